@@ -631,7 +631,7 @@ class TestMetaLearned:
         maskable = maskable_positions(text, plm.tokenizer)
         weights = gumbel_choice(torch.zeros(maskable.shape).double(), maskable)
         found, stepped = (
-            meta_loss(plm, weights, text, train, held_out, rate=0.3),
+            meta_loss(plm, weights, text, train, held_out, step_size=0.3),
             copy.deepcopy(plm),
         )
         for objective, batch in (
@@ -660,7 +660,7 @@ class TestMetaLearned:
             torch.manual_seed(1)
             scores = functional_call(scorer, {"head.weight": value}, (text,))
             choice = gumbel_choice(scores, maskable_positions(text, plm.tokenizer), hard=False)
-            return meta_loss(plm, choice, text, train, held_out, rate=0.3)
+            return meta_loss(plm, choice, text, train, held_out, step_size=0.3)
 
         assert torch.autograd.gradcheck(loss, scorer.head.weight, eps=1e-5, rtol=1e-3, atol=1e-9)
 

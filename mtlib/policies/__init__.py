@@ -7,6 +7,7 @@ that it needs, and one entry here, which says where it is.
 
 import pkgutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -26,7 +27,7 @@ class NamedPolicy(NamedTuple):
     Args:
         make: a class or a function that returns a `MaskingPolicy`. A string "module:name" is
             resolved when the policy is made, so that its name alone loads no torch.
-        words: what tables and figures call it; {} stands for its rate.
+        label: in tables and figures; {} stands for its rate.
         options: arguments that `make` gets.
         testbed_only: whether it needs the testbed's grammar.
         own_length: whether it masks a whole span, however long that is, and has no rate.
@@ -34,7 +35,7 @@ class NamedPolicy(NamedTuple):
     """
 
     make: "Callable[..., MaskingPolicy] | str"
-    words: str
+    label: str
     options: Mapping[str, object] = MappingProxyType({})
     testbed_only: bool = False
     own_length: bool = False
@@ -170,17 +171,23 @@ def parse_policy(text: str) -> tuple[str, float | None]:
         if rate:
             raise UserError(f"policy is {text!r}; {name} masks a whole span, leave the rate out.")
         return name, None
-    value: float | str
-    try:
-        value = float(rate or MASK_RATE)
-    except ValueError:
-        value = rate
-    check(f"the rate of {name}", value, Share)
-    return name, float(value)
+    if not rate:
+        return name, MASK_RATE
+    return name, _parse_rate(name, rate)
+
+
+def _parse_rate(name: str, text: str) -> float:
+    rate: float | str = text
+    with suppress(ValueError):  # what is no number stays a text, which `check` refuses
+        rate = float(text)
+    check(f"the rate of {name}", rate, Share)
+    return float(rate)
 
 
 def policy_in_words(text: str) -> str:
     """What tables call a policy: "random, 5 %" for "exact:0.05"."""
     name, rate = parse_policy(text)
-    share = "all of them" if rate == 1 else f"{100 * (rate or 0):g} %"
-    return POLICIES[name].words.format(share)
+    label = POLICIES[name].label
+    if rate is None:
+        return label
+    return label.format("all of them" if rate == 1 else f"{100 * rate:g} %")

@@ -54,7 +54,7 @@ def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
     products = []
     for gradient, inputs in zip(gradients, embedded, strict=True):
         products.append((gradient * inputs.detach()).float().sum(dim=-1))  # (batch, seq)
-    total, *of_decoder = products
-    for shifted in of_decoder:  # the decoder reads each token one position to the right
-        total[:, :-1] += shifted[:, 1:]
+    total = products[0]
+    for of_decoder in products[1:]:  # which reads each token one position to the right
+        total[:, :-1] += of_decoder[:, 1:]
     return total.abs()  # (batch, seq)

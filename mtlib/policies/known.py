@@ -48,7 +48,7 @@ class KnownMasking(CountedMasking):
     words that decide the label are what it had better leave (negative control).
 
     Args:
-        spans: the transform that numbers the tokens of the spans.
+        spans: the class of the transform that numbers the tokens of the spans.
         then_others: whether other tokens are masked where the marked ones do not suffice, so that
             every example has the share `rate` masked. For pairs the shortcut is how many words the
             texts share. With marked tokens only, pairs that share more words get more masks, and

@@ -32,7 +32,7 @@ from mtlib.masking import CountedMasking, maskable_positions
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
 
-RATE = 0.05  # eta
+STEP_SIZE = 0.05  # eta
 HELD_OUT = 0.2  # share of the training set on which the policy is judged, at least one example
 
 
@@ -98,10 +98,10 @@ def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
     With weight w, a token is embedded as (1 - w) times its own embedding plus w times that of the
     mask token. The loss is the mean of the tokens' cross-entropies, weighted by w.
     """
-    weights = batch["weights"]  # (batch, seq)
     input_ids = batch["input_ids"]  # (batch, seq)
     mask_ids = torch.full_like(input_ids, plm.tokenizer.mask_token_id)
     embed = word_embeddings(plm.mlm_trunk)[0]
+    weights = batch["weights"]  # (batch, seq)
     w = weights.unsqueeze(-1)  # (batch, seq, 1)
     embedded = (1 - w) * embed(input_ids) + w * embed(mask_ids)  # (batch, seq, dim)
     inputs = plm.inputs(batch) | {"input_ids": None, "inputs_embeds": embedded}
@@ -113,6 +113,7 @@ def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def task_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
+    """L_task: the cross-entropy of the gold labels, batch mean in nats."""
     return cross_entropy(plm.classify(batch), batch["labels"])
 
 
@@ -122,7 +123,7 @@ def meta_loss(
     text: Mapping[str, Tensor],
     train: Mapping[str, Tensor],
     held_out: Mapping[str, Tensor],
-    rate: float,
+    step_size: float,
 ) -> Tensor:
     """L_task on `held_out` after a masked-LM step on `text` and then a task step on `train`.
 
@@ -131,16 +132,10 @@ def meta_loss(
 
     Args:
         weights: the degree to which each token of `text` is masked, `(batch, seq)`.
-        rate: eta, of both steps.
+        step_size: eta, of both steps.
     """
-    # A shared trunk has each parameter under two names, which `functional_call` would not restore
-    # correctly: so each module that holds a parameter gives it one name here ...
-    parameters = {}
-    for path, module in plm.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            parameters[f"{path}.{name}"] = parameter
-    # ... and tied parameters have one value
-    theta = {}
+    parameters = _parameters_of_modules(plm)
+    theta = {}  # by the parameter, so that tied ones have one value
     for parameter in parameters.values():
         theta[id(parameter)] = parameter.detach().requires_grad_()
 
@@ -158,13 +153,26 @@ def meta_loss(
         after = dict(theta)
         for key, gradient in zip(theta, gradients, strict=True):
             if gradient is not None:
-                after[key] = theta[key] - rate * gradient
+                after[key] = theta[key] - step_size * gradient
         return after
 
     with sdpa_kernel(SDPBackend.MATH):  # the other kernels have no second derivative
         theta_1 = step(theta, masked_lm_step_loss, {**text, "weights": weights})
         theta_2 = step(theta_1, task_loss, train)
         return loss(theta_2, task_loss, held_out)
+
+
+def _parameters_of_modules(plm: SharedPLM) -> dict[str, nn.Parameter]:
+    """Each parameter under one name for each module that holds it.
+
+    A shared trunk has each of its parameters under two names, which `functional_call` would not
+    restore correctly.
+    """
+    parameters = {}
+    for path, module in plm.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            parameters[f"{path}.{name}"] = parameter
+    return parameters
 
 
 @dataclass(frozen=True)
@@ -228,7 +236,7 @@ class LearnToMask(Transform):
             train_batch = sample(train)
             held_out_batch = sample(held_out)
             weights = gumbel_choice(scorer(text), maskable_positions(text, plm.tokenizer))
-            loss = meta_loss(plm, weights, text, train_batch, held_out_batch, RATE)
+            loss = meta_loss(plm, weights, text, train_batch, held_out_batch, STEP_SIZE)
             optimizer.zero_grad()
             loss.backward(inputs=list(scorer.parameters()))
             optimizer.step()

@@ -13,7 +13,7 @@ from mtlib.masking import maskable_positions
 
 
 def pointer_loss(start_logits: Tensor, end_logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """L = -log p_start(i) - log p_end(j), mean over the batch, in nats.
+    """L = -log p_start(i) - log p_end(j), mean over the batch, in nats (Ye et al. 2021).
 
     Args:
         start_logits, end_logits: `(batch, seq)`, -inf where there is no text.

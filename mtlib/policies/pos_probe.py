@@ -113,14 +113,14 @@ class PosProbe:
         self,
         texts: Sequence[str],
         spans: Sequence[Sequence[Span]],
-        find: Callable[[Sequence[Piece], Span], list[int]] | None = None,
+        choose_pieces: Callable[[Sequence[Piece], Span], list[int]] | None = None,
     ) -> list[list[Tensor | None]]:
         """The mean state `(hidden,)` of the pieces at each span; None where there are none.
 
-        `find` chooses the pieces: from all pieces of a text and a span it returns their numbers. By
-        default it is `whole_word`.
+        `choose_pieces` is asked for their numbers, with all pieces of a text and a span. By default
+        it is `whole_word`.
         """
-        find = find or whole_word
+        choose_pieces = choose_pieces or whole_word
         states = []
         for start in range(0, len(texts), _BATCH):
             batch = self.tokenizer(
@@ -136,12 +136,13 @@ class PosProbe:
             hidden = output.hidden_states[self.layer]  # (batch, seq, hidden)
             for row, spans_of_text in enumerate(spans[start : start + _BATCH]):
                 pieces = pieces_of(offsets[row], batch.word_ids(row))
-                found = [find(pieces, span) for span in spans_of_text]
-                states.append([mean_state(hidden[row], numbers) for numbers in found])
+                chosen = [choose_pieces(pieces, span) for span in spans_of_text]
+                states.append([mean_state(hidden[row], numbers) for numbers in chosen])
         return states
 
 
 def pieces_of(offsets: Sequence[Span], word_ids: Sequence[int | None]) -> list[Piece]:
+    """The tokens of a text, from what a fast tokenizer says of each."""
     pairs = zip(offsets, word_ids, strict=True)
     return [Piece(start, end, word) for (start, end), word in pairs]
 

@@ -60,14 +60,14 @@ class SalientSpans(TokenSpans):
 
     def check(self, plm: SharedPLM) -> None:
         super().check(plm)
-        loaded(self.pipeline)
+        load_pipeline(self.pipeline)
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         texts = list(rows["text"])
         text_pairs = [""] * len(texts)
         if "text_pair" in rows.column_names:
             text_pairs = list(rows["text_pair"])
-        nlp = loaded(self.pipeline)
+        nlp = load_pipeline(self.pipeline)
         for document, document_pair in zip(nlp.pipe(texts), nlp.pipe(text_pairs), strict=True):
             yield entity_spans(document), entity_spans(document_pair)
 
@@ -78,7 +78,7 @@ def entity_spans(document) -> Spans:
     return [(entity.start_char, entity.end_char) for entity in entities]
 
 
-def loaded(name: str):
+def load_pipeline(name: str):
     """The installed spaCy pipeline with this name."""
     try:
         import spacy

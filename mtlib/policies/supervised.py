@@ -27,6 +27,8 @@ from mtlib.rows.folding import WORD
 from mtlib.spans import Spans, TokenSpans, check_offsets
 from mtlib.testbed.known_words import of_testbed
 
+LONGEST_EDIT = 10  # words; in a longer run a sentence was written anew
+
 
 @dataclass(frozen=True)
 class SupervisedMasking(MaskingPolicy):
@@ -153,17 +155,14 @@ class EditSpans(TokenSpans):
             yield edited_spans(text, counterfactual), []
 
 
-def edited_spans(text: str, other: str, longest: int = 10) -> Spans:
-    """The runs of words in `text` that differ from `other`.
-
-    Runs of more than `longest` words are left out: there a sentence was written anew.
-    """
+def edited_spans(text: str, other: str) -> Spans:
+    """The runs of words in `text` that differ from `other`, with up to `LONGEST_EDIT` words."""
     matches = list(WORD.finditer(text))
     words = [match[0].lower() for match in matches]
     other_words = [match[0].lower() for match in WORD.finditer(other)]
     matcher = SequenceMatcher(None, words, other_words, autojunk=False)
     spans = []
     for operation, first, last, _, _ in matcher.get_opcodes():
-        if operation in ("replace", "delete") and last - first <= longest:
+        if operation in ("replace", "delete") and last - first <= LONGEST_EDIT:
             spans.append((matches[first].start(), matches[last - 1].end()))
     return spans
