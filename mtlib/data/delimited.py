@@ -55,7 +55,7 @@ def read_rows(open_file: OpenFile, separator: str, reading: Reading) -> Iterator
     Raises:
         Malformed: the first row of which that is not true, or that is not UTF-8.
     """
-    rows = _parsed(open_file, separator, reading)
+    rows = _parse(open_file, separator, reading)
     header = next(rows, None)
     if header is None:
         raise Malformed("it is empty")
@@ -64,8 +64,8 @@ def read_rows(open_file: OpenFile, separator: str, reading: Reading) -> Iterator
     for row in rows:
         line, values = row
         if len(values) != width:
-            found = _counted(len(values), "value")
-            columns = _counted(width, "column")
+            found = _plural(len(values), "value")
+            columns = _plural(width, "column")
             raise Malformed(f"line {line:,} has {found}, and the first line names {columns}")
         yield row
 
@@ -83,19 +83,21 @@ def choose_reading(
         UserError: a column is not there, or stands there twice.
         Malformed: neither reading is right, or both may be.
     """
-    has_marks, row_ends = _signs(open_file)
+    has_marks, row_ends = _marks_and_line_ends(open_file)
     if not has_marks and not row_ends:
         return Reading()
     problems = []
     for row_end in ["", *row_ends]:
-        plain = _tried(open_file, separator, Reading(False, row_end), columns, source)
+        plain_reading = Reading(quoted=False, row_end=row_end)
+        plain = _try_reading(open_file, separator, plain_reading, columns, source)
         quoted = plain
         if has_marks:
-            quoted = _tried(open_file, separator, Reading(True, row_end), columns, source)
+            quoted_reading = Reading(quoted=True, row_end=row_end)
+            quoted = _try_reading(open_file, separator, quoted_reading, columns, source)
         if not (plain.problem and quoted.problem):
-            return _better(open_file, separator, quoted, plain)
+            return _more_likely(open_file, separator, quoted, plain)
         problems.append((quoted.problem, plain.problem))
-    raise _explained(*problems[0])
+    raise _neither_fits(*problems[0])
 
 
 def find_columns(names: Sequence[str], columns: Sequence[str], source: str) -> list[int]:
@@ -105,7 +107,7 @@ def find_columns(names: Sequence[str], columns: Sequence[str], source: str) -> l
     except UserError as error:
         if len(names) > 1:
             raise
-        hint = "Are its columns separated by another sign than its ending says?"
+        hint = "Are its columns separated by another character than its ending says?"
         raise UserError(f"{error} {hint}") from error
 
 
@@ -114,30 +116,32 @@ def find_columns(names: Sequence[str], columns: Sequence[str], source: str) -> l
 
 @dataclass
 class _Trial:
+    """What reading a whole file in one way has found."""
+
     reading: Reading
     rows: int = 0
     labels: set[str] = field(default_factory=set)
     problem: ValueError | None = None
 
 
-def _tried(
+def _try_reading(
     open_file: OpenFile, separator: str, reading: Reading, columns: Sequence[str], source: str
 ) -> _Trial:
     trial = _Trial(reading)
     try:
         rows = read_rows(open_file, separator, reading)
-        names = next(rows).values
-        label = find_columns(names, columns, source)[-1]
+        header = next(rows).values
+        label_position = find_columns(header, columns, source)[-1]
         for row in rows:
             trial.rows += 1
             if len(trial.labels) < _MOST_LABELS:
-                trial.labels.add(row.values[label].strip())
+                trial.labels.add(row.values[label_position].strip())
     except ValueError as problem:
         trial.problem = problem
     return trial
 
 
-def _better(open_file: OpenFile, separator: str, quoted: _Trial, plain: _Trial) -> Reading:
+def _more_likely(open_file: OpenFile, separator: str, quoted: _Trial, plain: _Trial) -> Reading:
     """The reading that is complete; where both are, the one whose labels are likely.
 
     If both are complete and differ in rows, then the lines of a quoted value look like rows. They
@@ -172,8 +176,8 @@ def _ambiguous(rows: Iterator[Row]) -> Malformed:
     )
 
 
-def _explained(quoted: ValueError, plain: ValueError) -> ValueError:
-    """Why neither reading is right."""
+def _neither_fits(quoted: ValueError, plain: ValueError) -> ValueError:
+    """The error for a file of which neither reading is right, from those of the two."""
     one_reason = str(quoted) == str(plain)
     if one_reason or isinstance(quoted, UserError) or isinstance(plain, UserError):
         return quoted
@@ -183,28 +187,30 @@ def _explained(quoted: ValueError, plain: ValueError) -> ValueError:
     )
 
 
-def _signs(open_file: OpenFile) -> tuple[bool, list[str]]:
-    """Whether quotation marks are in a file, and its kinds of line ends, if there are several."""
-    marks, ends = False, set()
+def _marks_and_line_ends(open_file: OpenFile) -> tuple[bool, list[str]]:
+    """Whether a file has quotation marks, and its kinds of line ends where it has several."""
+    has_marks = False
+    ends = set()
     with open_file() as file:
         while block := file.read(_BLOCK):
             while block.endswith(b"\r") and (following := file.read(1)):
-                block += following
-            marks = marks or b'"' in block
-            both = block.count(b"\r\n")
+                block += following  # or a "\r\n" might be cut in two
+            has_marks = has_marks or b'"' in block
+            n_both = block.count(b"\r\n")
             counts = {
-                "\r\n": both,
-                "\n": block.count(b"\n") - both,
-                "\r": block.count(b"\r") - both,
+                "\r\n": n_both,
+                "\n": block.count(b"\n") - n_both,
+                "\r": block.count(b"\r") - n_both,
             }
             ends.update(end for end, count in counts.items() if count)
-    return marks, sorted(ends) if len(ends) > 1 else []
+    return has_marks, sorted(ends) if len(ends) > 1 else []
 
 
 # --- parsing ---
 
 
-def _parsed(open_file: OpenFile, separator: str, reading: Reading) -> Iterator[Row]:
+def _parse(open_file: OpenFile, separator: str, reading: Reading) -> Iterator[Row]:
+    """The rows of a file as `csv` has them, without blank lines."""
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_VALUE))
     with open_file() as file, TextIOWrapper(file, "utf-8-sig", newline=reading.row_end) as text:
         reader = csv.reader(
@@ -229,6 +235,7 @@ def _parsed(open_file: OpenFile, separator: str, reading: Reading) -> Iterator[R
 
 
 def _reason(error: csv.Error, first: int, last: int) -> str:
+    """What `csv` found wrong, in our words, with the first or the last line of that row."""
     message = str(error)
     if "unexpected end" in message:
         return f"line {first:,} has a quotation mark that nothing closes"
@@ -240,16 +247,19 @@ def _reason(error: csv.Error, first: int, last: int) -> str:
 
 
 def _lines(text: TextIOWrapper, row_end: str) -> Iterator[str]:
-    """The lines; those signs in them that end a line elsewhere, but not here, are hidden."""
+    """The lines of a text.
+
+    With a `row_end`, the other line ends inside a line are hidden, so that `csv` ends no row there.
+    """
     number = 0
     while line := text.readline(_LONGEST_LINE):
         number += 1
         if len(line) == _LONGEST_LINE:
             raise Malformed(f"line {number:,} has more than {_LONGEST_LINE:,} characters")
-        yield _hidden(line, row_end) if row_end else line
+        yield _hide_inner_ends(line, row_end) if row_end else line
 
 
-def _hidden(line: str, row_end: str) -> str:
+def _hide_inner_ends(line: str, row_end: str) -> str:
     end = next((end for end in ("\r\n", row_end) if line.endswith(end)), "")
     return line.removesuffix(end).translate(_HIDDEN) + end
 
@@ -267,5 +277,5 @@ def undecodable_line(open_file: OpenFile) -> str:
     return "it is not UTF-8"
 
 
-def _counted(number: int, what: str) -> str:
+def _plural(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

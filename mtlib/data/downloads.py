@@ -1,5 +1,4 @@
-"""Downloads: hub sets into the hub's own cache, pinned raw files into a folder in release
-layout."""
+"""Downloads: hub sets to the hub's own cache, pinned raw files to a folder in release layout."""
 
 import os
 from pathlib import Path
@@ -32,8 +31,9 @@ def fetch(set_names: list[str], cache_dir: Path = CACHE_DIR) -> list[Path]:
         UserError: a set cannot be downloaded (before the first one is), a download failed, or a
         checksum is wrong.
     """
+    check(set_names)
     paths = []
-    for data_set in check(set_names):
+    for data_set in _not_bundled(set_names):
         if data_set.raw_files:
             paths += [_fetch_raw(data_set, file, Path(cache_dir)) for file in data_set.files]
         else:
@@ -43,14 +43,15 @@ def fetch(set_names: list[str], cache_dir: Path = CACHE_DIR) -> list[Path]:
     return paths
 
 
-def check(set_names: list[str]) -> list[DataSet]:
-    """The sets that have to be downloaded. Raises `UserError` for a name that is no set, or cannot
-    be."""
-    sets = [data_set for data_set in map(get_set, set_names) if not data_set.bundled]
-    for data_set in sets:
+def check(set_names: list[str]) -> None:
+    """Raise `UserError` for a name that is no set, or whose set cannot be downloaded."""
+    for data_set in _not_bundled(set_names):
         if data_set.remote is None:
             raise UserError(f"{data_set.name} cannot be downloaded. {data_set.when_gone}")
-    return sets
+
+
+def _not_bundled(set_names: list[str]) -> list[DataSet]:
+    return [data_set for data_set in map(get_set, set_names) if not data_set.bundled]
 
 
 def load_from_hub(data_set: DataSet, split: str) -> "datasets.Dataset":

@@ -1,5 +1,4 @@
-"""How records name the files and packages that a run reads, so that another version is another
-run."""
+"""Names of files and packages in records, by which another version of them is another run."""
 
 import hashlib
 from collections.abc import Iterable
@@ -10,8 +9,9 @@ from pathlib import Path
 
 def name_with_hash(path: str | Path, files: Iterable[Path]) -> str:
     """The last part of the path, and the start of a sha256 over those of these files."""
-    of_files = "".join(map(file_sha256, files))
-    return f"{Path(path).absolute().name} ({hashlib.sha256(of_files.encode()).hexdigest()[:12]})"
+    hashes = "".join(map(file_sha256, files))
+    start = hashlib.sha256(hashes.encode()).hexdigest()[:12]
+    return f"{Path(path).absolute().name} ({start})"
 
 
 def name_with_version(package: str) -> str:
@@ -23,13 +23,14 @@ def name_with_version(package: str) -> str:
 
 
 def file_sha256(file: Path) -> str:
-    """Read once for each process, and again when size or modification time have changed."""
+    """The sha256 of a file, which is read again only if its size or modification time changes.
+
+    A sweep asks for a model's weights in each of its runs.
+    """
     return _sha256(file.absolute(), file.stat().st_mtime_ns, file.stat().st_size)
 
 
 @cache
 def _sha256(file: Path, changed: int, size: int) -> str:
-    """Of a file that was last changed then; a sweep asks for a model's weights in each of its
-    runs."""
     with open(file, "rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

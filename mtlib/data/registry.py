@@ -63,6 +63,7 @@ class Columns(Entry):
 
     @property
     def needed(self) -> list[str]:
+        """The source's columns that are read."""
         templates = string.Formatter().parse(self.uid + self.group + self.pair)
         in_templates = {name for _, name, _, _ in templates if name} - {"split", "position"}
         return sorted({*self.texts.values(), self.label} | in_templates)
@@ -122,6 +123,7 @@ class DataSet(Entry):
 
     @property
     def remote(self) -> Hub | RawFiles | None:
+        """Where it can be downloaded."""
         return self.hub or self.raw_files
 
     @property
@@ -129,7 +131,8 @@ class DataSet(Entry):
         """What `splits` of `load` may be, the default first."""
         return self.options or {self.files[0].split: (self.files[0].split,)}
 
-    def of_splits(self, option: str) -> list[ReleaseFile]:
+    def files_of(self, option: str) -> list[ReleaseFile]:
+        """The files of one of the `split_options`."""
         splits = self.split_options[option]
         return [file for split in splits for file in self.files if file.split == split]
 

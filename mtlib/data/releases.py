@@ -1,5 +1,7 @@
-"""Files of original releases: found in a folder, parsed (never executed) and checked against the
-registry."""
+"""Files of original releases: found in a folder, parsed (never executed) and checked.
+
+The registry says what they must be.
+"""
 
 import ast
 import csv
@@ -19,18 +21,20 @@ from mtlib.errors import UserError
 
 
 class Part(NamedTuple):
-    """One file, or one split of the hub: its rows in our columns, its entry in the run record, how
-    it deviates."""
+    """One file, or one split of the hub."""
 
-    rows: pandas.DataFrame
-    file: dict
-    deviation: str
+    rows: pandas.DataFrame  # in our columns
+    file: dict  # its entry in the run record
+    deviation: str  # from the published file, in words; "" for none
 
 
 def locate(root: Path, path: str) -> Path | None:
-    """The file with or without its dataset folder, so that an unpacked release can be a source by
-    itself."""
-    return next(filter(Path.is_file, (root / path, root / path.partition("/")[2])), None)
+    """The file of a release, with or without its dataset folder; None if it is not there.
+
+    Without it, an unpacked release can be a source by itself.
+    """
+    places = (root / path, root / path.partition("/")[2])
+    return next(filter(Path.is_file, places), None)
 
 
 def verify(source: str) -> list[dict]:
@@ -73,7 +77,7 @@ def read_file(data_set: DataSet, file: ReleaseFile, path: Path) -> Part:
         message = f"{path} is cut off, corrupt or in another encoding: {error}"
         raise UserError(f"{message}. {data_set.when_gone}") from error
     rows = in_our_columns(data_set, data_set.columns, table, file.split, str(path), file.half)
-    return checked(data_set, file, rows, hashlib.sha256(content).hexdigest())
+    return checked_part(data_set, file, rows, hashlib.sha256(content).hexdigest())
 
 
 # as words: a label "NA" is one, and "01" is not 1
@@ -95,8 +99,16 @@ def in_our_columns(
     where: str,
     half: str = "",
 ) -> pandas.DataFrame:
-    """A source's rows as text, (text_pair,) label, uid and group; `where` names the source in
-    errors."""
+    """A source's rows as text, (text_pair,) label, uid and group.
+
+    Args:
+        data_set: the set.
+        columns: of the source.
+        table: the source's rows.
+        split: the release's name of it.
+        where: names the source in errors.
+        half: of a contrast set, "original" or "edited"; "" where both stand in one source.
+    """
     if missing := {*columns.needed} - {*table}:
         message = f"{where}: column {min(missing)!r} is missing, found {[*table]}"
         raise UserError(f"{message}. {data_set.when_gone}")
@@ -105,24 +117,29 @@ def in_our_columns(
     table = table[labelled]
     gold = gold[labelled]
     _check_values(data_set, columns, table, gold, where)
+    clean = CLEANERS[data_set.clean]
+    ours = {name: [*map(clean, table[theirs])] for name, theirs in columns.texts.items()}
+    ours["label"] = [*map(columns.labels.index, gold)]
+    return pandas.DataFrame(ours | _uids_and_groups(columns, table, split, half))
+
+
+def _uids_and_groups(
+    columns: Columns, table: pandas.DataFrame, split: str, half: str
+) -> dict[str, pandas.Series]:
+    """The columns `uid` and `group`, made by the templates of the source."""
     rows = table[columns.needed].assign(split=split, position=range(len(table))).to_dict("records")
 
-    def named(template: str) -> pandas.Series:
+    def filled(template: str) -> pandas.Series:
         return pandas.Series([template.format_map(row) for row in rows], dtype=object)
 
-    cleaned = CLEANERS[data_set.clean]
-    ours = {name: [*map(cleaned, table[theirs])] for name, theirs in columns.texts.items()}
-    ours["label"] = [*map(columns.labels.index, gold)]
-    if columns.pair:
-        pairs = named(columns.pair)
-        # Where both halves stand in one file, the original comes first (checked against the file of
-        # originals).
-        halves = half or pairs.duplicated().map({False: "original", True: "edited"})
-        ours["uid"] = ours["group"] = pairs + ":" + halves
-    else:
-        ours["uid"] = named(columns.uid)
-        ours["group"] = named(columns.group)
-    return pandas.DataFrame(ours)
+    if not columns.pair:
+        return {"uid": filled(columns.uid), "group": filled(columns.group)}
+    pairs = filled(columns.pair)
+    # Where both halves stand in one file, the original comes first (checked against the file of
+    # originals).
+    halves = half or pairs.duplicated().map({False: "original", True: "edited"})
+    names = pairs + ":" + halves
+    return {"uid": names, "group": names}
 
 
 def _check_values(
@@ -132,6 +149,7 @@ def _check_values(
     gold: pandas.Series,
     where: str,
 ) -> None:
+    """Raise `UserError` for a label that is not in the registry, or a text that is none."""
     if unknown := {*gold} - {*columns.labels}:
         message = f"unknown label {min(unknown)!r}, expected one of {', '.join(columns.labels)}"
         raise UserError(f"{where}: {message}. {data_set.when_gone}")
@@ -143,7 +161,7 @@ def _check_values(
             raise UserError(f"{where}: {message}. {data_set.when_gone}")
 
 
-def checked(
+def checked_part(
     data_set: DataSet,
     file: ReleaseFile,
     rows: pandas.DataFrame,
@@ -165,27 +183,25 @@ def _deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str | No
     known = {copy.sha256: copy for copy in file.copies}.get(sha256)
     if known and rows == (known.rows or file.rows):
         return known.note
-    deviation = _deviation_from_published(file, rows, sha256)
-    if deviation is None:
-        message = f"{file.path}: expected {_expected(data_set, file)}, found {rows:,} rows"
-        raise UserError(
-            f"{message}, and it is no copy known by its checksum; a score on it would not compare. "
-            f"{data_set.when_gone}"
-        )
-    return deviation
-
-
-def _deviation_from_published(file: ReleaseFile, rows: int, sha256: str | None) -> str | None:
-    """ "" for the file itself, words for one that may take its place, None for any other."""
-    same_content = not file.sha256 or sha256 == file.sha256
-    if file.rows is None:
-        return "" if rows and same_content else None
+    if _is_published(file, rows, sha256):
+        return ""
     if rows == file.rows:
         reason = f"expected {file.sha256}, found {sha256}"
-        return "" if same_content else f"sha256 differs from the published file: {reason}"
-    if file.may_be_subset and 0 < rows < file.rows:
+        return f"sha256 differs from the published file: {reason}"
+    if file.may_be_subset and file.rows and 0 < rows < file.rows:
         return f"a subset, {rows:,} of {file.rows:,} rows"
-    return None
+    message = f"{file.path}: expected {_expected(data_set, file)}, found {rows:,} rows"
+    raise UserError(
+        f"{message}, and it is no copy known by its checksum; a score on it would not compare. "
+        f"{data_set.when_gone}"
+    )
+
+
+def _is_published(file: ReleaseFile, rows: int, sha256: str | None) -> bool:
+    """Whether this is the published file, by what is known of it: its rows, its checksum."""
+    all_rows = rows > 0 if file.rows is None else rows == file.rows
+    same_content = not file.sha256 or sha256 == file.sha256
+    return all_rows and same_content
 
 
 def _expected(data_set: DataSet, file: ReleaseFile) -> str:

@@ -68,6 +68,7 @@ def _folded(
     labels: np.ndarray,
     groups: np.ndarray,
 ) -> dict:
+    """The metrics of a set with two labels, of a model with three."""
     # softmax up to its denominator
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))  # (n, 3)
     non_entailment = {
@@ -92,6 +93,7 @@ def _folded(
 
 
 def _paired(data_set: DataSet, correct: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict:
+    """The metrics of a set of originals and their edited versions."""
     original, edited = pair_halves(data_set.name, groups.tolist())
     originals = _counts(correct[original])
     both = _counts(correct[edited] & correct[original])

@@ -29,7 +29,14 @@ import pandas
 
 from mtlib.data.downloads import CACHE_DIR, fetch, load_from_hub
 from mtlib.data.registry import DataSet, ReleaseFile, get_set
-from mtlib.data.releases import Part, checked, in_our_columns, locate, pair_halves, read_file
+from mtlib.data.releases import (
+    Part,
+    checked_part,
+    in_our_columns,
+    locate,
+    pair_halves,
+    read_file,
+)
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.settings import check_choice
@@ -77,7 +84,7 @@ def load_described(
         fetch([set_name], CACHE_DIR)
         files = _files(data_set, split, CACHE_DIR)
     dataset, description = _read(set_name, source_type(source), split, files)
-    return dataset, {**description}
+    return dataset, {**description}  # a copy: the set is kept for the next caller
 
 
 def is_testbed(source: str) -> bool:
@@ -94,7 +101,7 @@ def source_type(source: str) -> str:
         return source
     if not is_testbed(source):
         return "folder"
-    settings = _written(Path(source))
+    settings = _generator_settings(Path(source))
     rows = f", {settings['train_rows']:,} training rows" if "train_rows" in settings else ""
     return f"testbed (strength {settings['strength']:g}, seed {settings['seed']}{rows})"
 
@@ -130,7 +137,7 @@ def _read(
         "revision": revision,
         "files": [part.file for part in parts],
         "rows": len(rows),
-        "official_rows": _official_rows(data_set.of_splits(split)),
+        "official_rows": _official_rows(data_set.files_of(split)),
         "content_sha256": _content_sha256(rows),
         "licence": data_set.licence,
         "deviations": [
@@ -149,27 +156,28 @@ def _official_rows(files: Iterable[ReleaseFile]) -> int | None:
 
 
 def _read_hub(data_set: DataSet, split: str) -> tuple[list[Part], str]:
+    """The rows of each release split from the hub, and the revision that they came from."""
     hub = data_set.hub
     revision = hub.revision
     parts = []
-    released = data_set.of_splits(split)
-    for file_split, files in itertools.groupby(released, lambda file: file.split):
-        hub_split = hub.splits[file_split]
-        answer = load_from_hub(data_set, hub_split)
+    released = data_set.files_of(split)
+    for release_split, group in itertools.groupby(released, lambda file: file.split):
+        files = [*group]
+        hub_split = hub.splits[release_split]
+        loaded = load_from_hub(data_set, hub_split)
         # the commit that the files really came from, for example when a branch was asked for
-        urls = answer.info.download_checksums or {}
+        urls = loaded.info.download_checksums or {}
         commits = (re.search(r"@([0-9a-f]{40})/", url) for url in urls)
         revision = next((commit[1] for commit in commits if commit), revision)
         path = f"{hub.id}/{hub.config or 'default'}/{hub_split}"
-        rows = in_our_columns(data_set, hub.columns, answer.to_pandas(), file_split, path)
-        files = [*files]
+        rows = in_our_columns(data_set, hub.columns, loaded.to_pandas(), release_split, path)
         official = ReleaseFile(
-            split=file_split,
+            split=release_split,
             path=path,
             rows=_official_rows(files),
             may_be_subset=all(file.may_be_subset for file in files),
         )
-        parts.append(checked(data_set, official, rows, None))
+        parts.append(checked_part(data_set, official, rows, None))
     return parts, f"{hub.id}@{revision}"
 
 
@@ -177,27 +185,27 @@ def _files(
     data_set: DataSet, split: str, root: Path
 ) -> tuple[tuple[ReleaseFile, Path, tuple], ...]:
     """Release files, where they lie, and what tells one that has changed since it was read."""
-    written = _written(root).get("sha256", {})
+    checksums = _generator_settings(root).get("sha256", {})
     found = []
-    for file in data_set.of_splits(split):
+    for file in data_set.files_of(split):
         path = locate(root, file.path)
         if path is None:
             raise UserError(f"{file.path} not found in {root}. {data_set.when_gone}")
-        if file.path in written:
-            file = file.model_copy(update={"sha256": written[file.path]})
+        if file.path in checksums:
+            file = file.model_copy(update={"sha256": checksums[file.path]})
         version = (path.stat().st_size, path.stat().st_mtime_ns)
         found.append((file, path.absolute(), version))
     return tuple(found)
 
 
-def _written(root: Path) -> dict:
-    """What the testbed's generator left in a folder that it wrote: its settings, and every file's
-    checksum."""
+def _generator_settings(root: Path) -> dict:
+    """The settings of the testbed in a folder, and every file's checksum; none of other data."""
     file = root / SETTINGS_FILE
     return json.loads(file.read_text()) if file.is_file() else {}
 
 
 def _content_sha256(rows: pandas.DataFrame) -> str:
+    """Over (text, text_pair, label) of all rows, in their order."""
     pairs = rows["text_pair"] if "text_pair" in rows else itertools.repeat(None)
     content = zip(rows["text"], pairs, rows["label"].tolist(), strict=False)
     lines = (json.dumps(row) + "\n" for row in content)

@@ -182,6 +182,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _delimited(path: Path, columns: Sequence[str], *, separator: str) -> Iterator[_Batch]:
+    """CSV and TSV."""
     open_file = partial(open, path, "rb")
     reading = delimited.choose_reading(open_file, separator, columns, str(path))
     rows = delimited.read_rows(partial(_opened, path), separator, reading)
@@ -213,10 +214,10 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
 
 def _json_cells(records: Sequence[dict], column: str, path: Path) -> list | None:
     """The cells of a column; None if no record has it."""
-    keys = [_key(record, column, path) for record in records]
-    if not any(key is not None for key in keys):
+    names = [_name_in(record, column, path) for record in records]
+    if not any(name is not None for name in names):
         return None
-    return [record.get(key) for record, key in zip(records, keys, strict=True)]
+    return [record.get(name) for record, name in zip(records, names, strict=True)]
 
 
 def _collect_names(names: dict[str, None], records: Sequence[dict]) -> None:
@@ -226,7 +227,7 @@ def _collect_names(names: dict[str, None], records: Sequence[dict]) -> None:
             names |= dict.fromkeys(record)
 
 
-def _key(record: dict, column: str, path: Path) -> str | None:
+def _name_in(record: dict, column: str, path: Path) -> str | None:
     """What a record calls a column; None if it does not have it."""
     if column in record:
         return column
@@ -237,7 +238,7 @@ def _key(record: dict, column: str, path: Path) -> str | None:
 
 def _records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict]]:
     """The objects of a file with one in each line, with the number of the line."""
-    decoder = json.JSONDecoder(object_pairs_hook=partial(_record, columns), strict=False)
+    decoder = json.JSONDecoder(object_pairs_hook=partial(_record_of_pairs, columns), strict=False)
     with _opened(path) as file, TextIOWrapper(file, "utf-8-sig") as lines:
         try:
             for number, line in enumerate(lines, 1):
@@ -264,7 +265,8 @@ class _RepeatedName(ValueError):
     """An object gives a wanted column two values."""
 
 
-def _record(columns: Sequence[str], pairs: list[tuple[str, object]]) -> dict:
+def _record_of_pairs(columns: Sequence[str], pairs: list[tuple[str, object]]) -> dict:
+    """The object of a line; `json` alone would take the last of several values of a name."""
     record = dict(pairs)
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]

@@ -32,7 +32,7 @@ class Task(Entry):
     testbed: TaskSets
 
     @model_validator(mode="after")
-    def _names_sets_that_there_are(self) -> Self:
+    def _names_known_sets(self) -> Self:
         for sets in (self.real, self.testbed):
             for name in (sets.train, *sets.id, *sets.ood, *sets.on_request):
                 check_choice("the name of a set", name, SETS)

@@ -190,7 +190,7 @@ def test_what_is_left_out_is_said(tmp_path):
     ("name", "content", "message"),
     [
         ("a.csv", b"text,label\nx,1\n", "no column 'review'; expected one of text, label"),
-        ("a.csv", b"review\tstars\nx\t1\n", "Are its columns separated by another sign"),
+        ("a.csv", b"review\tstars\nx\t1\n", "Are its columns separated by another character"),
         (
             "a.csv",
             b"review,stars\nx,1\nz,1,2\n",
