@@ -121,18 +121,19 @@ def evaluate(
     for name in config.sets:
         prompt = build(name)
         rows = inputs.datasets[name]
-        texts, shortened = prompt.shorten(_texts(rows))
-        result["prompts"][name] = prompt.description | {"shortened": shortened}
+        texts, n_cut = prompt.cut(_texts(rows))
+        result["prompts"][name] = prompt.description | {"shortened": n_cut}
         result["metrics"][name] = {
             scoring: score_rows(name, _logits(name, scores), rows)
-            for scoring, scores in _scorings(prompt, texts).items()
+            for scoring, scores in _scores_by_scoring(prompt, texts).items()
         }
-        cut = f": {shortened:,} texts were cut to {prompt.max_length} tokens" if shortened else ""
+        cut = f": {n_cut:,} texts were cut to {prompt.max_length} tokens" if n_cut else ""
         report(f"{name}{cut}")
     return result
 
 
-def _scorings(prompt: "GapPrompt | CausalPrompt", texts: list[dict]) -> dict[str, Tensor]:
+def _scores_by_scoring(prompt: "GapPrompt | CausalPrompt", texts: list[dict]) -> dict[str, Tensor]:
+    """The scores of the answers as they are, and calibrated, `(n, answers)` each."""
     scores = prompt.scores(texts)  # (n, answers)
     of_nothing = prompt.scores([dict.fromkeys(texts[0], _NOTHING)])  # (1, answers)
     return {prompt.scoring: scores, "calibrated": scores - of_nothing}
@@ -147,6 +148,7 @@ def _logits(set_name: str, scores: Tensor) -> np.ndarray:
 
 
 def _texts(rows: Dataset) -> list[dict[str, str]]:
+    """The rows without anything but their texts."""
     return rows.select_columns([text for text in TEXTS if text in rows.column_names]).to_list()
 
 
@@ -158,28 +160,31 @@ def _in_batches(score: Callable[[list[dict]], Tensor], rows: list[dict], size: i
     return torch.cat([score(rows[start : start + size]) for start in range(0, len(rows), size)])
 
 
-def _shortened(
+def cut_texts(
     rows: list[dict],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
 ) -> tuple[list[dict], int]:
     """The texts cut to `max_length` tokens, and how many rows were longer."""
-    short = [_short(row, tokenizer, max_length) for row in rows]
-    return short, sum(cut != row for cut, row in zip(short, rows, strict=True))
+    cut_rows = [_cut_row(row, tokenizer, max_length) for row in rows]
+    n_cut = sum(cut != row for cut, row in zip(cut_rows, rows, strict=True))
+    return cut_rows, n_cut
 
 
-def _short(row: dict, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, str]:
-    """The texts of a row, cut to `max_length` tokens together as `tokenise` cuts: the longer one
-    first."""
+def _cut_row(row: dict, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, str]:
+    """The texts of a row, cut to `max_length` tokens together.
+
+    They are cut as `tokenise` cuts, the longer one first.
+    """
     options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
     tokens = tokenizer(*row.values(), **options)
     if len(tokens["input_ids"]) <= max_length:
         return row
     cut = tokenizer(*row.values(), truncation=True, max_length=max_length, **options)
-    ends = dict.fromkeys(range(len(row)), 0)
-    offsets = zip(cut.sequence_ids(), cut["offset_mapping"], strict=True)
-    ends |= {number: end for number, (_, end) in offsets}
-    return {name: text[: ends[number]] for number, (name, text) in enumerate(row.items())}
+    ends = [0] * len(row)  # of each text, in characters
+    for text_number, (_, end) in zip(cut.sequence_ids(), cut["offset_mapping"], strict=True):
+        ends[text_number] = end
+    return {name: text[:end] for (name, text), end in zip(row.items(), ends, strict=True)}
 
 
 # --- a masked model ---
@@ -197,14 +202,15 @@ class GapPrompt:
         self.max_length = min(max_length, plm.longest - around)
         self.description = {"answers": cloze.answers}
 
-    def shorten(self, rows: list[dict]) -> tuple[list[dict], int]:
-        return _shortened(rows, self.plm.tokenizer, self.max_length)
+    def cut(self, rows: list[dict]) -> tuple[list[dict], int]:
+        """See `cut_texts`."""
+        return cut_texts(rows, self.plm.tokenizer, self.max_length)
 
     def scores(self, rows: list[dict]) -> Tensor:
         """Log-probabilities of the answers, `(rows, answers)`."""
-        return _in_batches(self._of_batch, rows, _BATCH["masked"])
+        return _in_batches(self._batch_scores, rows, _BATCH["masked"])
 
-    def _of_batch(self, rows: list[dict]) -> Tensor:
+    def _batch_scores(self, rows: list[dict]) -> Tensor:
         prompts = [self._fill(row) for row in rows]
         with torch.autocast(self.plm.device.type, torch.bfloat16, enabled=precision()["bf16"]):
             return masked_lm_scores(self.plm, prompts, self.cloze.answers)
@@ -214,6 +220,7 @@ class GapPrompt:
 
 
 def _gap_prompts(config: RunConfig) -> Callable[[str], GapPrompt]:
+    """The prompt for each set, by the set's name: one for all."""
     try:
         plm = SharedPLM.from_pretrained(config.model_path).to(_device())
     except UserError as error:
@@ -248,19 +255,21 @@ def masked_lm_scores(plm: SharedPLM, prompts: Sequence[str], answers: Sequence[s
 
 
 def draw_examples(labels: Sequence[int], shots: int, seed: int) -> list[int]:
-    """Which rows are shown, in random order: `shots` in all, of each label as many as of any other,
-    or one more.
+    """Which rows are shown, in random order.
+
+    They are `shots` in all, of each label as many as of any other, or one more.
 
     Raises:
         UserError: a label has too few rows.
     """
     generator = np.random.default_rng(seed)
     labels = np.asarray(labels)
-    names = generator.permutation(np.unique(labels))  # those that come first may have one row more
+    label_order = generator.permutation(np.unique(labels))  # the first may have one row more
+    n_each, n_left = divmod(shots, len(label_order))
     chosen = []
-    for rank, label in enumerate(names):
+    for rank, label in enumerate(label_order):
         rows = np.flatnonzero(labels == label)
-        wanted = shots // len(names) + (rank < shots % len(names))
+        wanted = n_each + 1 if rank < n_left else n_each
         if len(rows) < wanted:
             raise UserError(
                 f"shots is {shots}, which takes {wanted} examples of label {label}; "
@@ -271,23 +280,24 @@ def draw_examples(labels: Sequence[int], shots: int, seed: int) -> list[int]:
 
 
 def ask(question: Question, row: Mapping[str, str]) -> str:
-    """The texts and the question, a line each, up to the answer. No space at its end: it belongs to
-    the answer."""
+    """The texts and the question, a line each, up to the answer.
+
+    There is no space at its end, since that belongs to the answer.
+    """
     texts = [row[name] for name in TEXTS if name in row]
     return "\n".join([*texts, question.text, "Answer:"])
 
 
 def demonstrate(question: Question, rows: Sequence[Mapping]) -> str:
-    """Examples with their answers, one after the other: what stands before each text that is asked
-    about."""
+    """Examples with their answers, one after the other, as they stand before each text."""
     return "".join(f"{ask(question, row)} {question.answers[row['label']]}\n\n" for row in rows)
 
 
 class CausalPrompt:
     """Ranks answers by a causal language model, which reads the examples shown once for all texts.
 
-    In float32: the logits of models such as GPT-2 are so large that bf16 would make ties of
-    answers.
+    It computes in float32: the logits of models such as GPT-2 are so large that bf16 would make
+    ties of answers.
 
     The tokens are those of examples, text and answer as one string: a tokenizer may join what
     stands on either side of a cut, such as line breaks. They begin with the tokenizer's token for
@@ -297,7 +307,7 @@ class CausalPrompt:
         model, tokenizer: of a causal language model, see `load_causal_lm`.
         question: with the answers to rank.
         shown: rows with `text` (and `text_pair`) and `label`, which are shown with their answers;
-        may be empty.
+            may be empty.
         max_length: tokens of a text, or of a pair of texts.
 
     Raises:
@@ -318,8 +328,8 @@ class CausalPrompt:
         self.tokenizer = tokenizer
         self.question = question
         texts = [{name: row[name] for name in TEXTS if name in row} for row in shown]
-        short, shortened = _shortened(texts, tokenizer, max_length)
-        labelled = [text | {"label": row["label"]} for text, row in zip(short, shown, strict=True)]
+        cut, n_cut = cut_texts(texts, tokenizer, max_length)
+        labelled = [text | {"label": row["label"]} for text, row in zip(cut, shown, strict=True)]
         self.context = demonstrate(question, labelled)
         self.max_length = min(max_length, self._room(len(shown), max_length))
         # without the line breaks at the end, so that every text with this context begins with these
@@ -333,15 +343,16 @@ class CausalPrompt:
             "answers": question.answers,
             "shown": [row.get("uid") for row in shown],
             "shown_sha256": hashlib.sha256(self.context.encode()).hexdigest(),
-            "shown_shortened": shortened,
+            "shown_shortened": n_cut,
         }
 
-    def shorten(self, rows: list[dict]) -> tuple[list[dict], int]:
-        return _shortened(rows, self.tokenizer, self.max_length)
+    def cut(self, rows: list[dict]) -> tuple[list[dict], int]:
+        """See `cut_texts`."""
+        return cut_texts(rows, self.tokenizer, self.max_length)
 
     def scores(self, rows: list[dict]) -> Tensor:
         """Mean log-probabilities of the tokens of each answer in nats, `(rows, answers)`."""
-        return _in_batches(self._of_batch, rows, _BATCH["causal"])
+        return _in_batches(self._batch_scores, rows, _BATCH["causal"])
 
     def _room(self, n_shown: int, max_length: int) -> int:
         """How many tokens of a text the model reads beside what is shown and the longest answer."""
@@ -359,7 +370,7 @@ class CausalPrompt:
             )
         return longest - taken
 
-    def _of_batch(self, rows: list[dict]) -> Tensor:
+    def _batch_scores(self, rows: list[dict]) -> Tensor:
         sequences = []
         starts = []
         for row in rows:
@@ -373,28 +384,37 @@ class CausalPrompt:
 
     def _mean_log_probabilities(self, sequences: list[list[int]], starts: list[int]) -> Tensor:
         """Of the tokens of each sequence from its start on, `(sequences,)`."""
-        prefix = len(self._prefix)
-        from_cache = all(ids[:prefix] == self._prefix for ids in sequences)
-        read = prefix if from_cache else 0
-        inputs = [tuple(ids[read:-1]) for ids in sequences]
+        n_read = len(self._prefix)
+        if any(ids[:n_read] != self._prefix for ids in sequences):
+            n_read = 0  # the tokenizer has joined its end with what follows
+        # the last token of a sequence is predicted, and need not be read
+        inputs = [tuple(ids[n_read:-1]) for ids in sequences]
         distinct = [*dict.fromkeys(inputs)]  # answers of one token need one pass for all
-        padded = pad_sequence([torch.tensor(ids) for ids in distinct], batch_first=True)
-        cache = copy.deepcopy(self._cache) if read else None
-        if cache is not None:
-            cache.batch_repeat_interleave(len(distinct))
-        # padding stands on the right, after all that counts, and a causal model does not look ahead
-        logits = self._run(padded, cache).logits  # (distinct, seq, vocab)
+        logits = self._logits(distinct, after_prefix=n_read > 0)  # (distinct, seq, vocab)
         means = []
         for ids, start, tokens in zip(sequences, starts, inputs, strict=True):
-            of_answer = logits[distinct.index(tokens), start - 1 - read : len(ids) - 1 - read]
-            log_probabilities = of_answer.float().log_softmax(-1).cpu()  # (answer, vocab)
-            means.append(log_probabilities.gather(1, torch.tensor(ids[start:])[:, None]).mean())
+            answer = torch.tensor(ids[start:])  # (answer,)
+            first = start - 1 - n_read  # where the answer's first token is predicted
+            answer_logits = logits[distinct.index(tokens), first : first + len(answer)]
+            log_probabilities = answer_logits.float().log_softmax(-1).cpu()  # (answer, vocab)
+            means.append(log_probabilities.gather(1, answer[:, None]).mean())
         return torch.stack(means)
 
+    def _logits(self, inputs: Sequence[tuple[int, ...]], after_prefix: bool) -> Tensor:
+        """The logits of sequences, `(sequences, seq, vocab)`, where asked to after the prefix."""
+        cache = None
+        if after_prefix:
+            cache = copy.deepcopy(self._cache)
+            cache.batch_repeat_interleave(len(inputs))
+        # padding stands on the right, after all that counts, and a causal model does not look ahead
+        padded = pad_sequence([torch.tensor(ids) for ids in inputs], batch_first=True)
+        return self._run(padded, cache).logits
+
     def _ids(self, text: str) -> list[int]:
-        start = self.tokenizer.bos_token_id
+        """The tokens of a text, after the token for the beginning of a text where there is one."""
         ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return ids if start is None else [start, *ids]
+        beginning = self.tokenizer.bos_token_id
+        return ids if beginning is None else [beginning, *ids]
 
     @torch.no_grad()
     def _run(self, ids: Tensor, cache=None):
@@ -403,11 +423,14 @@ class CausalPrompt:
 
 def _shared_length(first: Sequence[int], second: Sequence[int]) -> int:
     """How many tokens at the beginning are the same."""
-    pairs = zip(first, second, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+    for position, (token, other) in enumerate(zip(first, second, strict=False)):
+        if token != other:
+            return position
+    return min(len(first), len(second))
 
 
 def _causal_prompts(config: RunConfig, train: Dataset, shots: int) -> Callable[[str], CausalPrompt]:
+    """What makes the prompt for each set, by the set's name."""
     model, tokenizer = load_causal_lm(config.model_path)
     model.to(_device())
 
@@ -427,8 +450,7 @@ def load_causal_lm(name_or_path: str) -> tuple[PreTrainedModel, PreTrainedTokeni
     """A causal language model from a folder or the hub, with its tokenizer.
 
     Raises:
-        UserError: no such model, or a masked one (transformers would load BERT as a causal model,
-        too).
+        UserError: no such model, or a masked one (which transformers would load as a causal model).
     """
     config = load_pretrained(AutoConfig, name_or_path)
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):

@@ -98,7 +98,7 @@ def test_the_longer_text_of_a_pair_is_cut_first(texts, max_length, kept):
     tokenizer = make_tokenizer()
     names = ("text", "text_pair")
     row = {name: " ".join(["film"] * n) for name, n in zip(names, texts, strict=False)}
-    (short,), n_cut = prompting._shortened([row], tokenizer, max_length)
+    (short,), n_cut = prompting.cut_texts([row], tokenizer, max_length)
     counts = {name: text.count("film") for name, text in short.items()}
     assert counts == dict(zip(row, kept, strict=True))
     assert n_cut == (kept != texts)
@@ -349,13 +349,11 @@ def test_texts_that_are_too_long_are_cut_and_counted(gpt):
     prompt = CausalPrompt(model, tokenizer, QUESTION, [long], max_length=8)
     assert prompt.context.startswith("the film is slow the film is slow\n")
     assert prompt.description["shown_shortened"] == 1
-    short, n_cut = prompt.shorten([{"text": row["text"]} for row in rows])
+    short, n_cut = prompt.cut([{"text": row["text"]} for row in rows])
     assert n_cut == 1
     assert [row["text"] for row in short] == ["the film is slow the film is slow", "a warm story"]
     # without max_length in the way, what is left is what the model reads, and not a token less
-    (short,), _ = CausalPrompt(model, tokenizer, QUESTION, ROWS, 1000).shorten(
-        [{"text": long["text"]}]
-    )
+    (short,), _ = CausalPrompt(model, tokenizer, QUESTION, ROWS, 1000).cut([{"text": long["text"]}])
     context = demonstrate(QUESTION, ROWS)
     whole = f"{context}{ask(QUESTION, short)} {QUESTION.answers[1]}"
     assert len(tokenizer(whole, add_special_tokens=False)["input_ids"]) == 400
