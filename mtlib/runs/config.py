@@ -1,8 +1,8 @@
 """What decides a run's numbers: `RunConfig` and its defaults."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, model_validator
 from pydantic.fields import FieldInfo
@@ -160,14 +160,7 @@ class RunConfig(TrainingConfig):
     def public(self) -> dict:
         """For the record: no path of one machine, and None for what other methods read."""
         values = dict.fromkeys(all_settings()) | self.values()
-        for name in _NONE_IF_IGNORED & self.settings.ignored().keys():
-            values[name] = None
-        if values["words"]:
-            values |= {"words": list(values["words"]), "masking": None, "mask_rate": None}
-        else:
-            values["words"] = None
-        if values["spacy_pipeline"] is not None:
-            values["spacy_pipeline"] = name_with_version(values["spacy_pipeline"])
+        values |= _public_masking(values, self.settings.ignored())
         if (folder := values["treebank"]) is not None:
             from mtlib.methods.ipt import files_of
 
@@ -180,8 +173,19 @@ class RunConfig(TrainingConfig):
         }
 
 
-# without a value in a record where other settings make them ineffective
-_NONE_IF_IGNORED = {"spacy_pipeline"}
+def _public_masking(values: Mapping[str, Any], ignored: Collection[str]) -> dict[str, object]:
+    """What a record says of given words and of spaCy's pipeline.
+
+    Where words are given, it has no other masking; the pipeline is named with its version.
+    """
+    public: dict[str, object] = {"words": None}
+    if values["words"]:
+        public = {"words": list(values["words"]), "masking": None, "mask_rate": None}
+    pipeline = values["spacy_pipeline"]
+    if pipeline is not None:
+        is_read = "spacy_pipeline" not in ignored
+        public["spacy_pipeline"] = name_with_version(pipeline) if is_read else None
+    return public
 
 
 def configure(task: str, method: str, **values) -> RunConfig:
@@ -198,7 +202,8 @@ def configure(task: str, method: str, **values) -> RunConfig:
             _check_not_given(method, name, value)
     given = {name: value for name, value in values.items() if value is not None}
     model = get_method(method).settings
-    settings = model(**{name: given.pop(name) for name in model.model_fields if name in given})
+    of_method = {name: given.pop(name) for name in model.model_fields if name in given}
+    settings = model(**of_method)
     return _with_defaults(RunConfig(task=task, method=method, settings=settings, **given))
 
 
@@ -255,10 +260,10 @@ def all_settings() -> dict[str, FieldInfo]:
 
 
 def _settings_of_every_run() -> dict[str, FieldInfo]:
-    first = dict.fromkeys(("task", "method", "source"))
-    fields = first | RunConfig.model_fields
+    fields = dict(RunConfig.model_fields)
     del fields["settings"]
-    return fields
+    first = {name: fields[name] for name in ("task", "method", "source")}
+    return first | fields
 
 
 def _check_not_given(method: str, name: str, value: object) -> None:
@@ -276,10 +281,11 @@ def _check_not_given(method: str, name: str, value: object) -> None:
 
 
 def _with_defaults(config: RunConfig) -> RunConfig:
-    """What is None, or empty, filled in by task, method and model."""
+    """The run with everything filled in that is None, or empty, by task, method and model."""
     defaults = _derived_defaults(dict(config))
     settings = _filled(config.settings, defaults)
-    if "bias" in effective_settings({"method": config.method} | dict(settings)):
+    reads_bias = "bias" in effective_settings({"method": config.method} | dict(settings))
+    if reads_bias:
         bias = bias_for(config.task, settings.bias)
         settings = settings.model_copy(update={"bias": bias})
     sets = config.sets or get_task(config.task).evaluation_sets(config.source)
@@ -321,6 +327,7 @@ def _chosen_splits(sets: Iterable[str], splits: Mapping[str, str]) -> dict[str, 
 
 
 def default_rates(method: str, model: str) -> LearningRates:
+    """The method's on the bundled model, the paper's on any other."""
     return get_method(method).rates if model == BUNDLED_MODEL else PAPER_RATES
 
 
@@ -328,6 +335,7 @@ def default_rates(method: str, model: str) -> LearningRates:
 
 
 def _check_sets(config: RunConfig) -> None:
+    """Raise `UserError` for a set, or a split of one, that is no evaluation set of the task."""
     known = get_task(config.task).possible_sets(config.source)
     for name in (*config.sets, *config.splits):
         if name not in known:
@@ -339,6 +347,7 @@ def _check_sets(config: RunConfig) -> None:
 
 
 def check_model(model: str) -> None:
+    """Raise `UserError` for a folder that does not exist; any other name may be on the hub."""
     if is_missing_folder(model):
         raise UserError(
             f"model is {model!r}, which does not exist; expected mini, a hub id such as "
@@ -361,6 +370,7 @@ def _check_source(config: RunConfig) -> None:
 
 
 def _check_bias(config: RunConfig) -> None:
+    """Raise `UserError` for a bias model that does not fit the task."""
     bias = getattr(config.settings, "bias", None)
     if bias is None:
         return

@@ -1,4 +1,4 @@
-"""What a result depends on besides its configuration: versions, machine, memory, watchers."""
+"""What surrounds a run: versions, the machine, its memory, and who reads what is printed."""
 
 import contextlib
 import gc
@@ -89,6 +89,7 @@ def peak_memory_mb() -> float:
 
 
 def _processor() -> str:
+    """The processor's model, where the system says it."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next(line for line in lines if line.startswith("model name"))

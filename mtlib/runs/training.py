@@ -152,7 +152,7 @@ def _finite_or_none(value: object) -> object:
 
 def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> None:
     """Raise `UserError` if model and method do not fit together."""
-    _n_micro_batches(config)
+    _n_micro_batches(config)  # raises where a batch cannot be cut so
     for name in ("max_length", "eval_max_length"):
         length = getattr(config, name, config.max_length)
         if length is not None and length > plm.longest:
@@ -201,24 +201,27 @@ class _Training:
     ) -> tuple[SharedPLM, dict]:
         """The trained model of the last stage, and its part of the record.
 
-        `plm` is the model of the previous stage. The caller saves the result.
+        `plm` is the model of the previous stage. What the stage leaves is saved by the caller.
         """
         if (folder / _MODEL).exists():
-            return _finished(folder)
+            return _load_stage(folder)
         trainer, result = self._run(stage, plm, folder, dev)
         return trainer.plm, result
 
     def train(self, stage: Stage, plm: SharedPLM, folder: Path) -> tuple[SharedPLM, dict]:
-        """The same for an earlier stage, to which a run that is cut off later need not return."""
+        """The trained model of an earlier stage, and its part of the record.
+
+        Both are saved, so that a run that is cut off in a later stage need not return to this one.
+        """
         if not (folder / _MODEL).exists():
             trainer, result = self._run(stage, plm, folder, dev=None)
             if self.finite.diverged:
                 return trainer.plm, result
             if PartialState().is_main_process:
-                _keep(trainer.plm, result, folder)
+                _save_stage(trainer.plm, result, folder)
             PartialState().wait_for_everyone()
         # read back by every run, interrupted here or not
-        return _finished(folder)
+        return _load_stage(folder)
 
     def _run(
         self,
@@ -246,6 +249,7 @@ class _Training:
         previous: SharedPLM,
         folder: Path,
     ) -> Prepared:
+        """The training set after the stage's transforms."""
         if not stage.transforms:
             return Prepared(self.examples, {})
         state = PartialState()
@@ -279,6 +283,7 @@ class _Training:
         folder: Path,
         dev: Dataset | None,
     ) -> ObjectiveTrainer:
+        """transformers' Trainer with our callbacks in place of its own."""
         arguments = self._arguments(stage, len(examples), folder, evaluated=dev is not None)
         trainer = ObjectiveTrainer(
             plm,
@@ -312,10 +317,7 @@ class _Training:
         steps_per_epoch = math.ceil(n_examples / config.batch_size)
         steps = stage.steps or max(1, round(steps_per_epoch * epochs))
         log_every = max(1, steps // 100)
-        # a multiple of `log_every`, or a resumed log would lack steps
-        save_every = log_every * max(
-            1, round(max(FEWEST_STEPS_BETWEEN_SAVES, steps / 10) / log_every)
-        )
+        save_every = _steps_between_saves(steps, log_every)
         update = "joint"
         if stage.objective.two_losses:
             update = getattr(config.settings, "update", "joint")
@@ -358,18 +360,27 @@ class _Training:
     ) -> dict:
         """The stage's part of the record."""
         steps = trainer.state.global_step
-        seen = steps * self.config.batch_size
+        examples_seen = steps * self.config.batch_size
         if not stage.steps:  # an epoch's last batch may be smaller; a diverged training stops early
             epochs = stage.epochs or self.config.epochs
-            seen = min(seen, round(n_examples * epochs))
-        cost = {"steps": steps, "examples_seen": seen, **counts}
+            examples_seen = min(examples_seen, round(n_examples * epochs))
+        cost = {"steps": steps, "examples_seen": examples_seen, **counts}
         if stage.measure is not None and not self.finite.diverged:
             cost |= stage.measure(trainer.plm, stage.objective)
         history = [entry for entry in trainer.state.log_history if "loss" in entry]
         return {"cost": cost, "history": history}
 
 
-def _keep(plm: SharedPLM, result: dict, folder: Path) -> None:
+def _steps_between_saves(steps: int, log_every: int) -> int:
+    """A tenth of the training, but not too few steps, for checkpoints and evaluations.
+
+    It is a multiple of `log_every`, or a resumed log would lack steps.
+    """
+    wanted = max(FEWEST_STEPS_BETWEEN_SAVES, steps / 10)
+    return log_every * max(1, round(wanted / log_every))
+
+
+def _save_stage(plm: SharedPLM, result: dict, folder: Path) -> None:
     """Save the model of a finished stage and its part of the record, or nothing."""
     kept = folder / _MODEL
     part = kept.with_suffix(".part")
@@ -379,13 +390,14 @@ def _keep(plm: SharedPLM, result: dict, folder: Path) -> None:
     part.replace(kept)
 
 
-def _finished(folder: Path) -> tuple[SharedPLM, dict]:
-    """What `_keep` has saved."""
+def _load_stage(folder: Path) -> tuple[SharedPLM, dict]:
+    """What `_save_stage` has saved."""
     kept = folder / _MODEL
     return SharedPLM.from_pretrained(kept), json.loads((kept / _RESULT).read_text())
 
 
 def _accuracy(evaluation: EvalPrediction) -> dict[str, float]:
+    """The metric of the Trainer, by which a checkpoint is chosen."""
     predictions = evaluation.predictions.argmax(-1)
     return {"accuracy": float((predictions == evaluation.label_ids).mean())}
 
@@ -454,20 +466,23 @@ class _Clock(TrainerCallback):
 
     def __init__(self, file: Path):
         self.file = file
-        self.kept = {"seconds": {}, "interruptions": 0}
+        self.seconds = {}  # by stage
+        self.interruptions = 0
         if file.exists():
-            self.kept = json.loads(file.read_text())
-            self.kept["interruptions"] += 1
-            self._keep()
+            saved = json.loads(file.read_text())
+            self.seconds = saved["seconds"]
+            self.interruptions = saved["interruptions"] + 1
+            self._save()
 
     def enter(self, stage: str) -> None:
+        """Count for this stage from here on."""
         self.stage = stage
-        self.begun = time.perf_counter() - self.kept["seconds"].get(stage, 0.0)
+        self.begun = time.perf_counter() - self.seconds.get(stage, 0.0)
 
     def stop(self) -> None:
-        """Keep the seconds of this stage so far for a resumed run."""
-        self.kept["seconds"][self.stage] = time.perf_counter() - self.begun
-        self._keep()
+        """Save the seconds of this stage so far for a resumed run."""
+        self.seconds[self.stage] = time.perf_counter() - self.begun
+        self._save()
 
     def on_save(self, args, state, control, **kwargs):
         self.stop()
@@ -478,29 +493,28 @@ class _Clock(TrainerCallback):
         """An occasional line in place of the progress bar."""
         losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
         loss = losses[-1] if losses else float("nan")
-        seconds = self.kept["seconds"][self.stage]
         progress = f"step {state.global_step} of {state.max_steps}"
-        line = f"{self.stage}: {progress}, loss {loss:.3f}, {seconds:.0f} s"
+        line = f"{self.stage}: {progress}, loss {loss:.3f}, {self.seconds[self.stage]:.0f} s"
         print(line, file=sys.stderr, flush=True)
 
     def cost(self, costs: Mapping[str, dict]) -> dict:
         """The cost in the record: the totals, and the cost of each stage by its name."""
-        seconds = self.kept["seconds"]
-        total = sum(seconds.values())
-        seen = sum(cost["examples_seen"] for cost in costs.values())
+        total = sum(self.seconds.values())
+        examples_seen = sum(cost["examples_seen"] for cost in costs.values())
         stages = []
         for name, cost in costs.items():
-            stages.append({"name": name, "seconds": round(seconds[name], 2), **cost})
+            stages.append({"name": name, "seconds": round(self.seconds[name], 2), **cost})
         return {
             "train_seconds": round(total, 2),
             "steps": sum(cost["steps"] for cost in costs.values()),
-            "examples_seen": seen,
-            "examples_per_second": round(seen / total, 2),
+            "examples_seen": examples_seen,
+            "examples_per_second": round(examples_seen / total, 2),
             "stages": stages,
-            "interruptions": self.kept["interruptions"],
+            "interruptions": self.interruptions,
         }
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         if PartialState().is_main_process:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.file, json.dumps(self.kept))
+            saved = {"seconds": self.seconds, "interruptions": self.interruptions}
+            write_atomically(self.file, json.dumps(saved))
