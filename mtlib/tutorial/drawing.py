@@ -25,32 +25,37 @@ def show_beside_the_paper(here: pandas.DataFrame) -> None:
         here: `training` ("fine-tuning" or "Mask-tuning"), `set`, and `accuracy` in per cent, of
             each run of sentiment.
     """
-    scores = pandas.concat([_printed(), _recorded(), here.assign(model="here")])
+    scores = pandas.concat([_from_paper(), _from_records(), here.assign(model="here")])
     means = scores.groupby(["set", "model", "training"])["accuracy"].mean()
     sets = list(dict.fromkeys([*here["set"], *REAL_SETS]))
     figure, panels = style.panels({name: name for name in sets}, 2.0, 2.0, sharey=True)
     for name, axis in panels.items():
         for number, training in enumerate(_TRAININGS):
-            rows = [row for row, of in enumerate(_MODELS) if (name, of, training) in means.index]
-            values = [means[name, _MODELS[row], training] for row in rows]
+            rows = []
+            values = []
+            for row, model in enumerate(_MODELS):
+                if (name, model, training) in means.index:
+                    rows.append(row)
+                    values.append(means[name, model, training])
             look = style.series(number) | {"linestyle": ""}
             axis.plot(values, rows, label=training, **look)
         style.rows_down(axis, _MODELS, xlabel="accuracy, %")
     figure.set_figwidth(7.4)
     style.finish(figure, "", panels[sets[0]])
-    figures.show(figure, style.sentence("Accuracy of fine-tuning, then Mask-tuning", _said(means)))
+    lead = "Accuracy of fine-tuning, then Mask-tuning"
+    figures.show(figure, style.sentence(lead, _in_words(means)))
 
 
-def _said(means: pandas.Series) -> dict[str, list[str]]:
-    """By model the accuracies on each set, in words."""
+def _in_words(means: pandas.Series) -> dict[str, list[str]]:
+    """The accuracies of each model on each set."""
     words: dict[str, list[str]] = {}
-    for (name, model), of_set in means.groupby(level=["set", "model"]):
-        values = " and ".join(f"{of_set[name, model, training]:.1f}" for training in _TRAININGS)
+    for (name, model), both in means.groupby(level=["set", "model"]):
+        values = " and ".join(f"{both[name, model, training]:.1f}" for training in _TRAININGS)
         words.setdefault(model, []).append(f"{name} {values} %")
     return words
 
 
-def _printed() -> pandas.DataFrame:
+def _from_paper() -> pandas.DataFrame:
     """The paper's Table I, of the two trainings and the three sets."""
     table = pandas.read_csv(DATA_DIR / "paper" / "table1.csv")
     names = {COLUMNS[name]: name for name in REAL_SETS}
@@ -63,7 +68,8 @@ def _printed() -> pandas.DataFrame:
     return rows[rows["training"].isin(_TRAININGS)].dropna()
 
 
-def _recorded() -> pandas.DataFrame:
+def _from_records() -> pandas.DataFrame:
+    """The records of a base-sized model, of the two trainings and the three sets."""
     scores = comparisons.load("decisive").frame()
     scores = scores.assign(model="MPNet-base (records)", training=scores["arm"])
     chosen = scores["training"].isin(_TRAININGS) & scores["set"].isin(REAL_SETS)

@@ -103,7 +103,7 @@ def folded(title: str = "What the solution prints") -> Iterator[None]:
 
 
 def verdicts(text: str) -> dict[int, bool]:
-    """From what checks printed, whether each exercise is right, by its number.
+    """Whether each exercise is right, by its number, from what checks printed.
 
     An exercise that is still untouched, or cannot be checked, has no verdict.
     """
@@ -111,11 +111,12 @@ def verdicts(text: str) -> dict[int, bool]:
 
 
 def unjudged(text: str) -> set[int]:
-    """From what checks printed, the numbers of the exercises that the profile cannot check."""
+    """The numbers of the exercises that the profile cannot check, from what checks printed."""
     return {int(number) for number in re.findall(rf"^Exercise (\d+): {UNJUDGED}", text, re.M)}
 
 
 def _untouched(value) -> bool:
+    """Whether the `...` of the cell to work in still stands there, alone or among other parts."""
     parts = value if isinstance(value, tuple | list) else [value]
     return any(part is ... for part in parts)
 

@@ -102,6 +102,7 @@ def _execute_all_cells(path: Path, copy: Path, profile: str) -> None:
 
 
 def _sentence(name: str, results: dict[int | None, str]) -> str:
+    """A notebook's results, as they are reported."""
     if None in results:
         return f"{name}: {results[None]}"
     n_right = list(results.values()).count(RIGHT)
@@ -139,4 +140,5 @@ def _results(original, executed) -> dict[int, str]:
 
 
 def _printed(cell) -> str:
+    """What an executed cell printed."""
     return "".join(output.get("text", "") for output in cell.get("outputs", []))

@@ -95,11 +95,14 @@ texts = {
     "agrees": sentences(1000, 0.95, _rng),
     "misleads": sentences(1000, 0.0, _rng),
 }
-_all_texts = [*corpus, *(text for of_set, _ in texts.values() for text in of_set)]
-vocabulary = ["[PAD]", "[CLS]", "[MASK]", *sorted({w for text in _all_texts for w in text.split()})]
+_all_texts = [*corpus]
+for _set_texts, _ in texts.values():
+    _all_texts += _set_texts
+_all_words = {word for text in _all_texts for word in text.split()}
+vocabulary = ["[PAD]", "[CLS]", "[MASK]", *sorted(_all_words)]
 number = {word: i for i, word in enumerate(vocabulary)}
 corpus_ids = encode(corpus)
-data = {name: (encode(of_set), labels) for name, (of_set, labels) in texts.items()}
+data = {name: (encode(set_texts), labels) for name, (set_texts, labels) in texts.items()}
 # for each word the label that it goes with as a word of the shortcut; -1 for all others
 side_of = torch.full((len(vocabulary),), -1)
 for _label in (0, 1):
@@ -201,13 +204,13 @@ def train(
     optimiser = torch.optim.AdamW(model.parameters(), 1e-3)
     ids, labels = (part.to(device) for part in data["train"])
     curve = []
-    for number_of_step in range(steps):
+    for step_number in range(steps):
         rows = torch.randint(len(ids), (32,))
-        value = loss(model, ids[rows], labels[rows])
+        batch_loss = loss(model, ids[rows], labels[rows])
         optimiser.zero_grad()
-        value.backward()
+        batch_loss.backward()
         optimiser.step()
-        if number_of_step % every == 0:
+        if step_number % every == 0:
             curve.append(accuracy(model, "misleads"))
     return model.eval(), curve
 
@@ -218,9 +221,9 @@ def accuracy(model: Model, name: str) -> float:
     was_training = model.training
     device = model.classifier.weight.device
     ids, labels = (part.to(device) for part in data[name])
-    right = model.eval().classify(ids).argmax(-1) == labels
+    correct = model.eval().classify(ids).argmax(-1) == labels
     model.train(was_training)
-    return 100 * right.float().mean().item()
+    return 100 * correct.float().mean().item()
 
 
 @torch.no_grad()
