@@ -92,16 +92,22 @@ def _arms(
     """Arms as rows: chosen rows and columns of `Comparison.table`."""
     compared = comparisons.load(comparison)
     table = compared.table(task).set_index("arm")
-    if not compared.by:
-        table = table.loc[list(arms), list(columns)].rename(columns=columns)
-        return table.rename(index=arms).reset_index().astype(object).fillna("")
-    setting = compared.by[0]
+    if compared.by:
+        chosen = _columns_by_value(table, compared.by[0], arms, columns)
+    else:
+        chosen = table.loc[list(arms), list(columns)].rename(columns=columns)
+    return chosen.rename(index=arms).reset_index().astype(object).fillna("")
+
+
+def _columns_by_value(
+    table: pandas.DataFrame, setting: str, arms: dict, columns: dict
+) -> pandas.DataFrame:
+    """Side by side the chosen columns of the rows with each value of a setting."""
     parts = []
     for value, columns_of_value in columns.items():
         part = table[table[setting] == value][list(columns_of_value)]
         parts.append(part.rename(columns=columns_of_value).reindex(list(arms)))
-    table = pandas.concat(parts, axis="columns")
-    return table.rename(index=arms).reset_index().astype(object).fillna("")
+    return pandas.concat(parts, axis="columns")
 
 
 def _measures(comparison: str, arms: dict, measures: dict) -> pandas.DataFrame:
@@ -142,17 +148,15 @@ def _costs(costs: list[dict]) -> Iterator[dict]:
         runs = comparisons.load(entry["comparison"]).frame().drop_duplicates("identity")
         runs = runs.query(entry["where"])
         words = entry["words"]
-        for steps, of_size in runs.groupby("steps"):
-            means = of_size.groupby("arm")[["seconds", "memory_mb"]].mean()
+        for steps, runs_of_size in runs.groupby("steps"):
+            means = runs_of_size.groupby("arm")[["seconds", "memory_mb"]].mean()
             seconds = means["seconds"]
-            memory = means["memory_mb"] / 1000
-            step = 1000 * seconds / steps
             yield {
                 "runs": words,
                 "steps": f"{steps:,}",
-                "a step, ms": f"{step['fine-tuning']:.0f}; {step['Mask-tuning']:.0f}",
+                "a step, ms": _pair(1000 * seconds / steps, digits=0),
                 "minutes": _pair(seconds / 60),
-                "memory, GB": _pair(memory),
+                "memory, GB": _pair(means["memory_mb"] / 1000),
             }
             words = ""  # further rows of the comparison need no name
 
@@ -165,19 +169,22 @@ def _hours() -> pandas.DataFrame:
         {
             "machine": record["environment"]["device"],
             "trainings": 1,
-            "process-hours": (
-                record["cost"]["train_seconds"] + record["cost"]["evaluation_seconds"]
-            )
-            / 3600,
+            "process-hours": _seconds(record["cost"]) / 3600,
         }
         for record in records
     )
     by_machine = runs.groupby("machine", as_index=False).sum()
-    return by_machine.assign(**{"process-hours": by_machine["process-hours"].round(1)})
+    return by_machine.round({"process-hours": 1})
 
 
-def _pair(by_arm: pandas.Series) -> str:
-    return f"{by_arm['fine-tuning']:.1f}; {by_arm['Mask-tuning']:.1f}"
+def _seconds(cost: dict) -> float:
+    """Of a run's training and evaluation."""
+    return cost["train_seconds"] + cost["evaluation_seconds"]
+
+
+def _pair(by_arm: pandas.Series, digits: int = 1) -> str:
+    """Fine-tuning's number, then Mask-tuning's."""
+    return f"{by_arm['fine-tuning']:.{digits}f}; {by_arm['Mask-tuning']:.{digits}f}"
 
 
 def _own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:

@@ -9,6 +9,7 @@ import itertools
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -26,11 +27,28 @@ _SENTENCE = "The spy novel by Petra Novak was a bore."  # in words of the testbe
 _RED, _GREEN, _GREY = "#c44e00", "#02805f", "0.5"
 _MISLEADING_SET = "testbed_contrast"
 _NO_SHORTCUT = "testbed (strength 0, seed 0)"
-_POLICIES = (  # label; comparison, arm, data; words that are hidden (None: the shortcut's); colour
-    ("nothing hidden: fine-tuning", ("ablations", "fine-tuning", "testbed"), (), _RED),
-    ("5 % at random, as in the paper", ("ablations", "random, 5 %", "testbed"), ("was",), _RED),
-    ("all words of the shortcut", ("ablations", "Mask-tuning", "testbed"), None, _GREEN),
-    ("no shortcut in training", ("recipe", "fine-tuning, rates 1e-4", _NO_SHORTCUT), (), _GREY),
+
+
+class _Policy(NamedTuple):
+    """A row of the figure of the front page, above."""
+
+    label: str
+    comparison: str
+    arm: str
+    source: str  # of the training set
+    hidden: tuple[str, ...] | None  # words of the sentence; None: those of the shortcut
+    colour: str
+
+
+_POLICIES = (
+    _Policy("nothing hidden: fine-tuning", "ablations", "fine-tuning", "testbed", (), _RED),
+    _Policy(
+        "5 % at random, as in the paper", "ablations", "random, 5 %", "testbed", ("was",), _RED
+    ),
+    _Policy("all words of the shortcut", "ablations", "Mask-tuning", "testbed", None, _GREEN),
+    _Policy(
+        "no shortcut in training", "recipe", "fine-tuning, rates 1e-4", _NO_SHORTCUT, (), _GREY
+    ),
 )
 _REAL_SETS = {"sst2": "SST-2", "imdb_contrast": "IMDB\ncontrast", "imdb_cad": "IMDB-CAD"}
 _CLAIMED = {"BERT-base": "*", "RoBERTa-base": "^", "BART-base": "s"}  # the markers of the claims
@@ -120,15 +138,16 @@ def front() -> tuple[Figure, str]:
 def _draw_policies(left: Axes, right: Axes) -> list[str]:
     """A row for each policy, with the sentence as it is then read and a bar; the bars in words."""
     words = []
-    for row, (label, runs, hidden, colour) in enumerate(_POLICIES):
-        mean, low, high = mean_with_interval(_where_it_misleads(*runs))
-        words.append(f"{label}: {mean:.0f} %")
-        label_colour = "0.3" if colour == _GREY else colour
-        left.text(0, row - 0.2, label, weight="bold", va="center", color=label_colour)
-        _draw_sentence(left, row + 0.17, hidden, has_shortcut=runs[-1] != _NO_SHORTCUT)
+    for row, policy in enumerate(_POLICIES):
+        mean, low, high = mean_with_interval(_where_it_misleads(policy))
+        words.append(f"{policy.label}: {mean:.0f} %")
+        label_colour = "0.3" if policy.colour == _GREY else policy.colour
+        left.text(0, row - 0.2, policy.label, weight="bold", va="center", color=label_colour)
+        has_shortcut = policy.source != _NO_SHORTCUT
+        _draw_sentence(left, row + 0.17, policy.hidden, has_shortcut)
         interval = [[mean - low], [high - mean]]
         look = {"ecolor": "black", "error_kw": {"capsize": 3, "lw": 1.2}}
-        right.barh(row, mean, xerr=interval, height=0.55, color=colour, **look)
+        right.barh(row, mean, xerr=interval, height=0.55, color=policy.colour, **look)
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         right.text(high + 4, row, f"{mean:.0f} %", va="center", weight="bold", bbox=box)
     right.axvline(50, color="black", ls=":", lw=1.5)
@@ -140,10 +159,15 @@ def _draw_policies(left: Axes, right: Axes) -> list[str]:
     return words
 
 
-def _where_it_misleads(comparison: str, arm: str, source: str) -> pandas.Series:
-    """The accuracy of each seed."""
-    scores = comparisons.load(comparison).frame()
-    wanted = {"set": _MISLEADING_SET, "arm": arm, "source": source, "task": "sentiment"}
+def _where_it_misleads(policy: _Policy) -> pandas.Series:
+    """The accuracy of each seed on the set where the shortcut misleads."""
+    scores = comparisons.load(policy.comparison).frame()
+    wanted = {
+        "set": _MISLEADING_SET,
+        "arm": policy.arm,
+        "source": policy.source,
+        "task": "sentiment",
+    }
     return scores.loc[(scores[list(wanted)] == wanted).all(axis="columns"), "accuracy"]
 
 

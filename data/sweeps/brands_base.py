@@ -13,6 +13,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+from datasets import Dataset
 
 from mtlib import debias, predict, read_table
 from mtlib.paths import DATA_DIR
@@ -88,9 +89,7 @@ def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -
         "seed": seed,
         "arguments": arguments,
         "accuracy": {
-            set_name: float(
-                (values.argmax(1) == np.array(sets[set_name.split(",")[0]]["label"])).mean()
-            )
+            set_name: accuracy(values, sets[set_name.split(",")[0]])
             for set_name, values in logits.items()
         },
         "scores": result.table.to_dict("records"),
@@ -99,6 +98,10 @@ def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -
     np.savez_compressed(record.with_suffix(".npz"), **logits)
     write_atomically(record, json.dumps(content, indent=1))
     shutil.rmtree(work)
+
+
+def accuracy(logits: np.ndarray, rows: Dataset) -> float:
+    return float((logits.argmax(1) == np.array(rows["label"])).mean())
 
 
 if __name__ == "__main__":

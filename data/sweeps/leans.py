@@ -46,8 +46,10 @@ REVIEW_WORDS = [
 ]
 NEGATIONS = ["no", "never", "any", "not", "nothing", "anything", "don't", "doesn't"]
 FINE_TUNING = {"method": "fine_tuning"}
-COLUMNS = ["suspect", "kind", "label", "marked", "rows", "partners", "follows", "control"]
-COLUMNS += ["leans", "low", "high", "change"]
+COLUMNS = [
+    "suspect", "kind", "label", "marked", "rows", "partners", "follows", "control", "leans", "low",
+    "high", "change",
+]  # fmt: skip
 
 
 @dataclass
@@ -84,10 +86,9 @@ def example() -> Data:
 
 
 def testbed() -> Data:
-    train, dev = (
-        read_table(TESTBED_DIR / f"testbed_{name}.jsonl", text="text", label="label")
-        for name in ("sentiment_train", "sentiment")
-    )
+    columns = {"text": "text", "label": "label"}
+    train = read_table(TESTBED_DIR / "testbed_sentiment_train.jsonl", **columns)
+    dev = read_table(TESTBED_DIR / "testbed_sentiment.jsonl", **columns)
     training = {"epochs": 2}
     dev = dev.shuffle(seed=0).select(range(200))
     arms = {"fine-tuning": FINE_TUNING}
@@ -109,7 +110,8 @@ def planted_words(texts: Iterable[str]) -> list[str]:
 def reviews(releases: Path) -> Data:
     columns = {"text": "Text", "label": "Sentiment"}
     folder = releases / "imdb_cad" / "sentiment" / "orig"
-    train, dev = (read_table(folder / f"{name}.tsv", **columns) for name in ("train", "dev"))
+    train = read_table(folder / "train.tsv", **columns)
+    dev = read_table(folder / "dev.tsv", **columns)
     training = {"epochs": 2, "max_length": 128}
     return Data(train, REVIEW_WORDS, {"fine-tuning": FINE_TUNING}, dev, training=training)
 
@@ -176,6 +178,7 @@ def run(options: argparse.Namespace, data: Data, arm: str, seed: int) -> dict:
 
 
 def trained(folder: Path, data: Data, arm: str, seed: int) -> SharedPLM:
+    """The model of an arm, from its folder where it was trained before."""
     if not (folder / "scores.csv").exists():
         shutil.rmtree(folder, ignore_errors=True)
         arguments = {"dev": data.dev, "tests": data.tests, "seed": seed}

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas
-import torch
 from datasets import Dataset
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
@@ -63,35 +62,30 @@ class Exchanged(FineTuning):
             for number in {*spans} - {0}:
                 found.add(tuple(i for i, span in zip(ids, spans, strict=True) if span == number))
         self.words = sorted(found)
-        self.padding = plm.tokenizer.pad_token_id
 
     def sample(self, plm: SharedPLM, batch: dict, rng=None) -> dict:
         spans = batch["given_words"]  # (batch, seq)
         rng = KeyedRNG.per_example(rng, len(spans), spans.device)
-        draws = rng.uniform(int(spans.max()) + 1).tolist()
+        draws = rng.uniform(int(spans.max()) + 1)  # (batch, 1 + spans)
         rows = []
-        lengths = batch["attention_mask"].sum(1).tolist()
-        for ids, numbers, length, row in zip(
-            batch["input_ids"].tolist(), spans.tolist(), lengths, draws, strict=True
-        ):
-            rows.append(self._exchanged(ids[:length], numbers[:length], row))
-        longest = max(map(len, rows))
-        padded = [row + [self.padding] * (longest - len(row)) for row in rows]
-        attended = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-        inputs = {"input_ids": padded, "attention_mask": attended}
-        made = {name: torch.tensor(values, device=spans.device) for name, values in inputs.items()}
-        return {"labels": batch["labels"], **made}
+        for row, attended in enumerate(batch["attention_mask"].bool()):
+            ids = batch["input_ids"][row, attended].tolist()
+            numbers = spans[row, attended].tolist()
+            rows.append(self._exchanged(ids, numbers, draws[row].tolist()))
+        inputs = plm.tokenizer.pad({"input_ids": rows}, padding_side="right", return_tensors="pt")
+        return {"labels": batch["labels"], **inputs.to(spans.device)}
 
     def _exchanged(self, ids: list[int], numbers: list[int], draws: list[float]) -> list[int]:
-        made: list[int] = []
+        """The tokens of a text with another word in the place of each span."""
+        exchanged: list[int] = []
         before = 0
         for token, number in zip(ids, numbers, strict=True):
             if number == 0:
-                made.append(token)
+                exchanged.append(token)
             elif number != before:
-                made += self.words[int(draws[number] * len(self.words))]
+                exchanged += self.words[int(draws[number] * len(self.words))]
             before = number
-        return made
+        return exchanged
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         return super().forward(plm, self.sample(plm, batch) if "given_words" in batch else batch)
@@ -204,18 +198,13 @@ class Experiment:
         plm = self.trained(FineTuning())
         features = last_features(plm, self.sets.train)  # (rows, hidden)
         labels = np.array(self.sets.train["label"])
-        groups = labels * 2 + self.conflicting
+        groups = labels * 2 + self.conflicting  # (rows,)
         generator = np.random.default_rng(self.seed)
-        n = np.bincount(groups)[np.unique(groups)].min()
         found = {}
         for strength in STRENGTHS:
             fits = []
             for _ in range(DRAWS):
-                rows = [
-                    generator.choice(np.flatnonzero(groups == group), n, replace=False)
-                    for group in np.unique(groups)
-                ]
-                rows = np.concatenate(rows)
+                rows = balanced_rows(groups, generator)
                 fit = LogisticRegression(C=strength, max_iter=1000)
                 fits.append(fit.fit(features[rows], labels[rows]))
             found[f"C {strength:g}"] = answers_of_fits(plm, fits)
@@ -231,6 +220,16 @@ ARMS = {
     "DFR": Experiment.dfr,
     "JTT": Experiment.jtt,
 }
+
+
+def balanced_rows(groups: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Rows drawn so that each group has as many as the smallest one."""
+    names, counts = np.unique(groups, return_counts=True)
+    drawn = []
+    for name in names:
+        rows = np.flatnonzero(groups == name)
+        drawn.append(generator.choice(rows, counts.min(), replace=False))
+    return np.concatenate(drawn)
 
 
 def answers_of(plm: SharedPLM) -> Answers:
