@@ -426,11 +426,13 @@ def _first_difference(record: dict, other: dict) -> tuple[str, object, object] |
 def _decisive(record: dict) -> dict[str, object]:
     """What a run's numbers depend on beside its seed, by name.
 
-    A setting that a record lacks has its default.
+    A setting that a record lacks has its default. The sets that it is scored on count by their
+    content.
     """
     config = record["config"]
     settings = settings_of(config["method"])
-    del settings["seed"]
+    for name in ("seed", "sets", "splits"):
+        del settings[name]
     values = {}
     for name, field in settings.items():
         value = config.get(name)

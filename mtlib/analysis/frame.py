@@ -56,6 +56,8 @@ def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
     """
     if scores.empty:
         raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
+    # a training has a record for every choice of sets that it was scored on
+    scores = scores.drop_duplicates([*_HEADING, "arm", "seed", "set", *MEASURES])
     tables = {}
     for heading, group in scores.groupby(_HEADING):
         table = group.groupby("arm", sort=False)["seed"].nunique().rename("seeds").to_frame()

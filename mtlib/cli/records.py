@@ -173,7 +173,7 @@ def bundle(
     make_writable(to.parent)
     bundled = records.bundle([*([to] if to.exists() else []), *folders], to, history)
     print_line(f"{len(bundled)} records: {to}")
-    if n := sum(has_uncommitted_code(record.get("environment", {})) for record in bundled):
+    if n := sum(has_uncommitted_code(record) for record in bundled):
         print_line(
             f"{n} of them were made with uncommitted changes, so that nobody can get at their "
             "code: data/results does not accept such; commit, and run them again."

@@ -164,7 +164,8 @@ def run(
         bool,
         typer.Option(
             "--keep-model",
-            help="keep the trained model beside the record",
+            help="keep the trained model beside the record; sets that are added to the task, or "
+            "to --sets, are then scored without training",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -172,7 +173,8 @@ def run(
         bool,
         typer.Option(
             "--reuse",
-            help="take a record that is there or shipped, whatever code made it; train else",
+            help="take a record that is there or shipped, or a model that is there, whatever code "
+            "made it; train else",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -180,7 +182,8 @@ def run(
 ) -> None:
     """Train, evaluate and write one record.
 
-    A run that the same code has finished in --out is skipped; one that it began resumes.
+    A run that the same code has finished in --out is skipped; one that it began resumes. A model
+    that it has kept there is only scored, on the sets that its record lacks.
 
     Examples:
         python -m mtlib run --task sentiment --method fine_tuning

@@ -71,9 +71,11 @@ def is_of_this_code(made_by: Mapping) -> bool:
     return made_by.get("code_sha256") == code_sha256()
 
 
-def has_uncommitted_code(made_by: Mapping) -> bool:
-    """Whether a record's `environment` names a commit from which tracked files differed."""
-    return (made_by.get("commit") or "").endswith(UNCOMMITTED)
+def has_uncommitted_code(record: Mapping) -> bool:
+    """Whether the training or a score is of a commit from which tracked files differed."""
+    made = [record, *record.get("scored_later", {}).values()]
+    commits = [entry.get("environment", {}).get("commit") or "" for entry in made]
+    return any(commit.endswith(UNCOMMITTED) for commit in commits)
 
 
 def origin(made_by: Mapping) -> str:

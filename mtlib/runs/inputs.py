@@ -71,6 +71,16 @@ class Inputs:
         public = self.public | {"precision": precision}
         return records.identity(public, self.model_sha256, records.decisive_data(self.sets))
 
+    @cached_property
+    def training(self) -> str:
+        """The identity of its training, which runs that are scored on other sets share."""
+        return records.training_identity(self.public, self.model_sha256, self.sets)
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The names of the sets that the model is scored on."""
+        return (*self.config.sets, *({HELD_OUT} & self.sets.keys()))
+
     def record_path(self, out: Path) -> Path:
         """Where `run` writes, or has written, the record."""
         config = self.config

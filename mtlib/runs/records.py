@@ -70,6 +70,29 @@ def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
+def training_identity(
+    config: Mapping, model_sha256: str | None, sets: Mapping[str, Mapping]
+) -> str:
+    """A hash of all that decides a training, whatever its model is scored on.
+
+    Records of one training share it.
+
+    Args:
+        config: as in `identity`.
+        model_sha256: as in `identity`.
+        sets: the descriptions in a record's `data`; those that are only scored do not count.
+    """
+    trained_on = {name: sets[name] for name in ("train", TRAIN_SPANS) if name in sets}
+    without_scoring = {**config, "eval_max_length": None}
+    return identity(without_scoring, model_sha256, decisive_data(trained_on))
+
+
+def training_of(record: Mapping) -> str:
+    """The `training_identity` of a record. (The first ones did not name their model's files.)"""
+    model = record.get("model", {}).get("files_sha256")
+    return training_identity(record["config"], model, record.get("data", {}))
+
+
 def decisive_data(sets: Mapping[str, Mapping]) -> dict[str, str]:
     """The checksums that count for a run's identity, by the descriptions of its sets.
 

@@ -1,25 +1,23 @@
 """One run: a configuration in, a record out.
 
-What the same code has finished is skipped, what it began resumes.
+What the same code has finished is skipped, what it began resumes. A model that it has kept is
+scored on further sets without training.
 """
 
 import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from accelerate import PartialState
-from scipy.special import softmax
 from transformers import TrainerCallback
 
 from mtlib.contexts import precision
-from mtlib.data.scoring import score_rows
-from mtlib.encoding import predict
 from mtlib.errors import UserError
 from mtlib.method import Stage
 from mtlib.methods import METHODS
@@ -27,8 +25,9 @@ from mtlib.paths import make_writable
 from mtlib.runs import environment
 from mtlib.runs.code import code_sha256, is_of_this_code, origin
 from mtlib.runs.config import RunConfig
-from mtlib.runs.inputs import HELD_OUT, Inputs, read_inputs
+from mtlib.runs.inputs import Inputs, read_inputs
 from mtlib.runs.records import SCHEMA_VERSION, claim, lock_path, read_records, write_record
+from mtlib.runs.scores import EarlierTraining, earlier_trainings, evaluate, model_folder
 from mtlib.runs.training import Trained, pretrained, train
 from mtlib.trainer import save_objective
 
@@ -45,20 +44,23 @@ def run(
     """Train, evaluate and write the record.
 
     Everything that can be checked is checked before training starts. A run that this code has
-    finished in `out` is not trained again.
+    finished in `out` is not trained again. Where `out` has a record of the same training, scored
+    on other sets, and the model was kept, that model is scored on the sets that are missing, and
+    nothing is trained.
 
     Args:
         config: what to run.
         out: folder for records. Checkpoints lie in `out/.work` until the record is written, from
             which an interrupted run of the same configuration goes on, with the same code.
         keep_model: write the trained model too, in a folder beside the record that is called like
-            it.
+            it. A record that was made without training names the one whose model it shares, as
+            `trained_by`.
         callbacks: for the Trainer of every stage.
-        reuse: take a record that other code made, in `out` or among the shipped ones, in place of
-            training. `out` gets a copy of a shipped one.
+        reuse: take a record that other code made, in `out` or among the shipped ones, or a model
+            that it kept in `out`, in place of training. `out` gets a copy of a shipped one.
 
     Returns:
-        The record's path, and whether it was there before (then nothing was trained).
+        The record's path, and whether the record was there before.
 
     Raises:
         Busy: another process is at this run, in this folder.
@@ -74,19 +76,22 @@ def run(
     inputs = read_inputs(config)
     path = inputs.record_path(out)
     state = PartialState(cpu=precision()["use_cpu"])
-    model = path.with_suffix("") if keep_model else None
     with _full_disk_explained(out), _claimed(path, state):
         # or one of several processes might look before another's record is there
         state.wait_for_everyone()
-        was_there = _is_finished(path, model, reuse)
+        was_there = _is_finished(path, keep_model, reuse)
         shipped = inputs.shipped_record() if reuse and not was_there else None
+        done = was_there or shipped is not None
+        earlier = None if done else _earlier_training(inputs, path, keep_model, reuse)
         state.wait_for_everyone()  # all have looked before one writes
-        if shipped is None and not was_there:
-            _complete(inputs, path, model, callbacks)
-        elif shipped is not None:
+        if shipped is not None:
             _copy_shipped(shipped, path)
+        elif earlier is not None:
+            _score(inputs, path, earlier)
+        elif not was_there:
+            _complete(inputs, path, keep_model, callbacks)
         state.wait_for_everyone()
-    return path, was_there or shipped is not None
+    return path, done
 
 
 def _copy_shipped(record: dict, path: Path) -> None:
@@ -100,20 +105,41 @@ def _claimed(path: Path, state: PartialState) -> contextlib.AbstractContextManag
     return claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext()
 
 
-def _is_finished(path: Path, model: Path | None, reuse: bool) -> bool:
+def _is_finished(path: Path, keep_model: bool, reuse: bool) -> bool:
     """Whether the record that is wanted is there, and its model too.
 
     One by other code counts with `reuse` alone.
     """
     if not path.exists():
         return False
-    made_by = read_records([path])[0].get("environment", {})
+    (record,) = read_records([path])
+    made_by = record.get("environment", {})
     if not reuse and not is_of_this_code(made_by):
         raise UserError(
             f"{path} has a result of this run already, made at {origin(made_by)}. Give --reuse to "
             "take it, or another --out to train; nothing was trained or changed."
         )
-    return model is None or model.exists()
+    return not keep_model or model_folder(path, record).exists()
+
+
+def _earlier_training(
+    inputs: Inputs, path: Path, keep_model: bool, reuse: bool
+) -> EarlierTraining | None:
+    """One of the same training that does for this run; where none does, it is said why."""
+    trainings = earlier_trainings(inputs, path)
+    for training in trainings:
+        if training.is_allowed(reuse) and training.is_enough(keep_model):
+            return training
+    if trainings:
+        first = trainings[0]
+        _print(f"{first.path} has this training, but {first.obstacle()}. It is trained again.")
+    return None
+
+
+def _print(message: str) -> None:
+    """By the first of several processes."""
+    if PartialState().is_main_process:
+        print(message, file=sys.stderr)
 
 
 def _work_folder(path: Path) -> Path:
@@ -124,20 +150,17 @@ def _work_folder(path: Path) -> Path:
         for folder in work.parent.glob("*/")
         if folder.name.startswith(path.stem) and folder != work
     ]
-    if others and PartialState().is_main_process:
-        print(
-            f"{others[0]} has checkpoints of other code: training begins anew, and they stay.",
-            file=sys.stderr,
-        )
+    if others:
+        _print(f"{others[0]} has checkpoints of other code: training begins anew, and they stay.")
     return work
 
 
 def _complete(
-    inputs: Inputs, path: Path, model: Path | None, callbacks: Sequence[TrainerCallback]
+    inputs: Inputs, path: Path, keep_model: bool, callbacks: Sequence[TrainerCallback]
 ) -> None:
     """Train, evaluate and write the record of a run that nobody else is at."""
     config = inputs.config
-    started = datetime.now(UTC)
+    started = _now()
     surroundings = environment.describe()
     environment.reset_peak_memory()
     work = _work_folder(path)
@@ -146,7 +169,8 @@ def _complete(
     stages = _stages(config, plm.tokenizer)
     trained = train(config, stages, plm, inputs.datasets["train"], work, callbacks)
     begun = time.perf_counter()
-    metrics, probabilities = _evaluate(trained, inputs)
+    scored = () if trained.diverged else inputs.scored
+    metrics, probabilities = evaluate(trained.plm, inputs, scored)
     cost = {
         **trained.cost,
         "evaluation_seconds": round(time.perf_counter() - begun, 2),
@@ -163,17 +187,47 @@ def _complete(
         "cost": cost,
         "data": inputs.sets,
         "environment": surroundings,
-        "started": started.isoformat(timespec="seconds"),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": started,
+        "finished": _now(),
     }
     if PartialState().is_main_process:
-        # the model and the probabilities before the record, which says that all is done
-        if model is not None:
-            _keep(trained, model)
-        if probabilities:
-            np.savez_compressed(path.with_suffix(".npz"), **probabilities)
-        write_record(path, record)
+        # the model before the record, which says that all is done
+        if keep_model:
+            _keep(trained, path.with_suffix(""))
+        _write(path, record, probabilities)
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _score(inputs: Inputs, path: Path, earlier: EarlierTraining) -> None:
+    """Write the record of a run whose training is there."""
+    missing = earlier.missing
+    what = f"its model is scored on {', '.join(missing)}" if missing else "it has all scores"
+    _print(f"nothing is trained: {earlier.path} has this training, and {what}.")
+    metrics, probabilities = earlier.scores()
+    made = {"environment": environment.describe(), "finished": _now()}
+    scored_later = earlier.record.get("scored_later", {}) | dict.fromkeys(missing, made)
+    record = earlier.record | {
+        "identity": inputs.identity,
+        "config": inputs.public,
+        **({} if metrics else {"diverged": True}),
+        "metrics": metrics,
+        "data": inputs.sets,
+        "trained_by": earlier.model.name,
+        "scored_later": {name: scored_later[name] for name in metrics if name in scored_later},
+    }
+    if PartialState().is_main_process:
+        _write(path, record, probabilities)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _write(path: Path, record: dict, probabilities: Mapping[str, np.ndarray]) -> None:
+    """The record after the probabilities: it says that all is done."""
+    if probabilities:
+        np.savez_compressed(path.with_suffix(".npz"), **probabilities)
+    write_record(path, record)
 
 
 def _stages(config: RunConfig, tokenizer) -> list[Stage]:
@@ -183,27 +237,6 @@ def _stages(config: RunConfig, tokenizer) -> list[Stage]:
         transforms = [transform.reading_from(config.source) for transform in stage.transforms]
         stages.append(replace(stage, transforms=tuple(transforms)))
     return stages
-
-
-def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
-    """The scores on every evaluation set, and each label's probability for each example.
-
-    Probabilities are float32 of the shape `(n, num_labels)`. (float16 has ties, which AUROC counts
-    as halves.) Both are empty where the model has diverged.
-    """
-    if trained.diverged:
-        return {}, {}
-    config = inputs.config
-    metrics, probabilities = {}, {}
-    for name in (*config.sets, *({HELD_OUT} & inputs.datasets.keys())):
-        dataset = inputs.datasets[name]
-        in_bf16 = config.precision == "bf16"
-        logits = predict(trained.plm, dataset, config.eval_max_length, bf16=in_bf16)
-        if not np.isfinite(logits).all():
-            return {}, {}
-        metrics[name] = score_rows(inputs.sets[name]["set"], logits, dataset)
-        probabilities[name] = softmax(logits.astype(np.float64), axis=1).astype(np.float32)
-    return metrics, probabilities
 
 
 def _keep(trained: Trained, folder: Path) -> None:

@@ -147,6 +147,19 @@ class TestArms:
                 [*records, make_record("fine_tuning", 2, 90, 50, 60) | same | part], ARMS
             ).runs
 
+    def test_one_run_may_be_scored_on_a_set_that_others_lack(self, compare):
+        """As after a set was added to the task, and one of two models scored on it."""
+        records = [
+            make_record("fine_tuning", 0, 90, 50, sets=(INSIDE, OUTSIDE[0])),
+            make_record("fine_tuning", 1, 90, 50, 60),
+        ]
+        data = {name: {"content_sha256": name} for name in ("train", INSIDE, OUTSIDE[0])}
+        records = [record | {"data": data} for record in records]
+        assert compare(records, ARMS).frame()["set"].value_counts().to_list() == [2, 2, 1]
+        records[1]["data"] = data | {OUTSIDE[0]: {"content_sha256": "other rows"}}
+        with pytest.raises(UserError, match=f"the hash of {OUTSIDE[0]} is"):
+            assert compare(records, ARMS).runs
+
     def test_a_setting_that_an_old_record_lacks_has_its_default(self, compare):
         old, new = (make_record("mask_tuning", seed, 90, 50, 60) for seed in range(2))
         for name in ("barred", "splits"):
@@ -328,6 +341,8 @@ class TestCommand:
     def test_records_of_any_runs(self, tmp_path):
         file = tmp_path / "runs.jsonl"
         records = [*of_two_arms(2, 4), make_record("mask_tuning", 0, 70, update="balanced")]
+        # the first training's record of before it was scored on all sets counts no second time
+        records.append(make_record("fine_tuning", 0, 90, 50))
         file.write_text("".join(json.dumps(record) + "\n" for record in records))
         output = call("tables", "--records", file, "--format", "markdown")
         assert "| fine_tuning | 2 | 90.00 ± 0.00 | 50.50 ± 0.71 | 60.00 ± 0.00 |" in output

@@ -137,7 +137,7 @@ class TestRun:
             raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(runs, "score_rows", fail)  # after training
+            patch.setattr(runs, "evaluate", fail)  # after training
             run(config(model), tmp_path)
         (begun,) = (tmp_path / ".work").glob("*/")
         files = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
@@ -197,16 +197,19 @@ def test_shipped_records_are_of_committed_code():
 
 
 def test_a_bundle_says_what_was_made_with_uncommitted_changes(tmp_path):
-    for name, commit in (("a", "a" * 40), ("b", "a" * 40 + UNCOMMITTED)):
+    """Trained or scored: of these records one is of a commit as it stands."""
+    committed = {"environment": {"commit": "a" * 40}}
+    changed = {"environment": {"commit": "a" * 40 + UNCOMMITTED}}
+    scored_later = committed | {"scored_later": {"sst2": changed}}
+    for name, made in (("a", committed), ("b", changed), ("c", scored_later)):
         record = {
             "schema_version": 2,
             "identity": name * 64,
             "config": {"method": "m"},
             "metrics": {},
             "history": [],
+            "data": {},
         }
-        (tmp_path / f"{name}.json").write_text(
-            json.dumps(record | {"data": {}, "environment": {"commit": commit}})
-        )
+        (tmp_path / f"{name}.json").write_text(json.dumps(record | made))
     output = " ".join(call("bundle", tmp_path, "--to", tmp_path / "all.jsonl.gz").split())
-    assert "2 records" in output and "1 of them" in output and "uncommitted changes" in output
+    assert "3 records" in output and "2 of them" in output and "uncommitted changes" in output

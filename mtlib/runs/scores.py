@@ -1,0 +1,139 @@
+"""The scores of a run: of the model that it has trained, or of one that an earlier run has kept."""
+
+import glob
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from mtlib.data.scoring import score_rows
+from mtlib.encoding import predict
+from mtlib.plm import SharedPLM
+from mtlib.runs.code import is_of_this_code, origin
+from mtlib.runs.inputs import Inputs
+from mtlib.runs.records import read_records, training_of
+
+# the metrics of each set, and each label's probability for each of its examples
+Scores = tuple[dict[str, dict], dict[str, np.ndarray]]
+
+
+def evaluate(plm: SharedPLM, inputs: Inputs, names: Iterable[str]) -> Scores:
+    """The scores on these of a run's sets.
+
+    Probabilities are float32 of the shape `(n, num_labels)`. (float16 has ties, which AUROC counts
+    as halves.) There are no scores where a logit is not finite: the model has diverged.
+    """
+    config = inputs.config
+    metrics, probabilities = {}, {}
+    for name in names:
+        dataset = inputs.datasets[name]
+        in_bf16 = config.precision == "bf16"
+        logits = predict(plm, dataset, config.eval_max_length, bf16=in_bf16)
+        if not np.isfinite(logits).all():
+            return {}, {}
+        metrics[name] = score_rows(inputs.sets[name]["set"], logits, dataset)
+        probabilities[name] = softmax(logits.astype(np.float64), axis=1).astype(np.float32)
+    return metrics, probabilities
+
+
+@dataclass(frozen=True)
+class EarlierTraining:
+    """The record of a run that has trained what another run is to train.
+
+    Args:
+        path: of the record.
+        record: what it holds.
+        inputs: of the other run.
+    """
+
+    path: Path
+    record: dict
+    inputs: Inputs
+
+    @property
+    def model(self) -> Path:
+        """Where the trained model lies, if it was kept."""
+        return model_folder(self.path, self.record)
+
+    @cached_property
+    def probabilities(self) -> dict[str, np.ndarray]:
+        """By set: those that the other run needs, too."""
+        file = self.path.with_suffix(".npz")
+        if not file.exists():
+            return {}
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files if self._is_wanted(name)}
+
+    @property
+    def missing(self) -> list[str]:
+        """The sets that its model has yet to be scored on."""
+        return [name for name in self.inputs.scored if name not in self.probabilities]
+
+    def is_enough(self, keep_model: bool) -> bool:
+        """Whether nothing has to be trained."""
+        return self.model.exists() or not (keep_model or self.missing)
+
+    def is_allowed(self, reuse: bool) -> bool:
+        """Whether the code that is here has trained it, or any code will do."""
+        return reuse or is_of_this_code(self.record.get("environment", {}))
+
+    def obstacle(self) -> str:
+        """Why it does not do, in words."""
+        if not self.model.exists():
+            return "its model was not kept; --keep-model keeps one, for sets to come"
+        return f"it was made at {origin(self.record['environment'])}; --reuse takes it"
+
+    def scores(self) -> Scores:
+        """All that the other run needs. Its model is asked for those that are missing alone."""
+        metrics = dict(self.record["metrics"])
+        probabilities = dict(self.probabilities)
+        if self.missing:
+            plm = SharedPLM.from_pretrained(self.model)
+            more_metrics, more_probabilities = evaluate(plm, self.inputs, self.missing)
+            if not more_metrics:
+                return {}, {}
+            metrics |= more_metrics
+            probabilities |= more_probabilities
+        return _of_sets(metrics, self.inputs.scored), _of_sets(probabilities, self.inputs.scored)
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether the other run scores the same rows in the same way."""
+        scored_here, scored_there = self.record["data"], self.inputs.sets
+        return (
+            name in self.inputs.scored
+            and scored_here[name]["content_sha256"] == scored_there[name]["content_sha256"]
+            and self.record["config"]["eval_max_length"] == self.inputs.config.eval_max_length
+        )
+
+
+def earlier_trainings(inputs: Inputs, path: Path) -> list[EarlierTraining]:
+    """Those that lie beside the record of a run and are of the same training.
+
+    The first has most of the scores that the run needs.
+    """
+    of_any_identity = f"{glob.escape(path.stem.rpartition('-')[0])}-*.json"
+    found = []
+    for file in sorted(path.parent.glob(of_any_identity)):
+        if file == path:
+            continue
+        for record in read_records([file]):
+            if not record.get("diverged") and training_of(record) == inputs.training:
+                found.append(EarlierTraining(file, record, inputs))
+    return sorted(found, key=lambda training: len(training.missing))
+
+
+def model_folder(path: Path, record: Mapping) -> Path:
+    """Where the trained model of a record lies, if it was kept.
+
+    Records of one training share it.
+    """
+    return path.with_name(record.get("trained_by", path.stem))
+
+
+def _of_sets(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Those of these sets, in this order."""
+    return {name: values[name] for name in names}
