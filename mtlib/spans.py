@@ -265,6 +265,10 @@ def _with_masks(row: dict, mask: int, column: str) -> dict:
     return {"input_ids": [mask if number else token for token, number in pieces]}
 
 
+# Not the tokenizer's `word_ids()`: a policy reads tokens alone, among them refilled ones, and of
+# tokenizers that have no `word_ids`. Nor are their words the same: WordPiece's differ in scripts
+# without spaces (kana, Thai: one word), byte-level BPE's also at punctuation ("don't", "film."),
+# SentencePiece's in scripts without spaces and after an unknown piece.
 class WordMarks(NamedTuple):
     """How the pieces of a vocabulary make up words.
 

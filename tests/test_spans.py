@@ -146,6 +146,39 @@ def words_of(tokenizer, text: str) -> list[list[str]]:
     return [found[place] for place in sorted(found)]
 
 
+def same_as_word_ids(kind: str, text: str) -> bool:
+    """Whether words begin where the tokenizer's `word_ids()` change."""
+    encoded = TOKENIZERS[kind](text)
+    batch = {"input_ids": torch.tensor([encoded["input_ids"]])}
+    maskable = maskable_positions(batch, TOKENIZERS[kind])
+    begins = WholeWordMasking(0.5, TOKENIZERS[kind])._word_begins(batch["input_ids"], maskable)
+    numbers = encoded.word_ids()
+    changes = [number != before for before, number in zip([None, *numbers], numbers, strict=False)]
+    return torch.equal(begins[0], maskable[0] & torch.tensor(changes))
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(words=latin_words)
+@settings(max_examples=30, deadline=None)
+def test_words_between_spaces_are_those_of_word_ids(kind, words):
+    text = " ".join(words)
+    if TOKENIZERS[kind].unk_token not in TOKENIZERS[kind].tokenize(text):
+        assert same_as_word_ids(kind, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("abab, ab.", {"WordPiece", "SentencePiece"}),
+        (UNSPACED["Chinese"], {"WordPiece"}),
+        (UNSPACED["Thai"], set()),
+    ],
+)
+def test_why_whole_words_are_not_those_of_word_ids(text, same):
+    """There a mark or a text without spaces would be part of a word, or all of it one."""
+    assert {kind for kind in TOKENIZERS if same_as_word_ids(kind, text)} == same
+
+
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @pytest.mark.parametrize("script", UNSPACED)
 def test_a_text_without_spaces_is_not_one_word(kind, script):
