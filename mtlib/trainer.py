@@ -176,31 +176,36 @@ class ObjectiveTrainer(Trainer):
         return self._ready(cast(SharedPLM, super().call_model_init(trial)))
 
     def _ready(self, plm: SharedPLM) -> SharedPLM:
-        """The model, checked against everything else and with the labels' names.
-
-        The objective is built for this model.
-        """
-        args, objective = self.args, self.training_objective
+        """The model, checked; the sets, the objective and the update are made ready for it."""
         # an earlier trainer in bf16 has left its autocast around the model's forward
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
-        check_update(plm, objective, args)
-        objective.check(plm)
-        self.train_dataset = _with_columns(self.train_dataset, plm, objective, args.seed)
+        check_update(plm, self.training_objective, self.args)
+        self.training_objective.check(plm)
+        self._fit_sets(plm)
+        self._build_objective(plm)
+        # the alternating update is made with the optimiser
+        self.update: AlternatingUpdate | BalancedUpdate | None = None
+        if self.args.update == "balanced":
+            self.update = BalancedUpdate()
+        return plm
+
+    def _fit_sets(self, plm: SharedPLM) -> None:
+        """Give the training set its columns, check all sets, and give the model its label names."""
+        objective = self.training_objective
+        self.train_dataset = _with_columns(self.train_dataset, plm, objective, self.args.seed)
         id2label = _names_of_labels(plm, self.train_dataset)
         check_set("the training set", self.train_dataset, plm, objective, id2label, training=True)
         check_set("the evaluation set", self.eval_dataset, plm, objective, id2label)
         plm.config.id2label = id2label
         plm.config.label2id = {name: number for number, name in id2label.items()}
         _note_trained_length(plm, self.train_dataset)
-        torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds again
+
+    def _build_objective(self, plm: SharedPLM) -> None:
+        """Make the parameters that the objective has beside the model's, if it has some."""
+        torch.manual_seed(self.args.seed)  # the same in a resumed run; Trainer seeds again
         # an evaluation without a training set needs no bias network
-        if self.train_dataset is not None or not objective.classifies:
-            objective.build(plm, self.train_dataset)
-        # the alternating update is made with the optimiser
-        self.update: AlternatingUpdate | BalancedUpdate | None = None
-        if args.update == "balanced":
-            self.update = BalancedUpdate()
-        return plm
+        if self.train_dataset is not None or not self.training_objective.classifies:
+            self.training_objective.build(plm, self.train_dataset)
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         self._forget_components()  # of steps that an earlier training did not log
