@@ -70,6 +70,14 @@ def sweep(
             "--reuse", help="take records that are there or shipped, whatever code made them"
         ),
     ] = False,
+    keep_model: Annotated[
+        bool,
+        typer.Option(
+            "--keep-model",
+            help="keep every trained model beside its record; sets that are added to a task are "
+            "then scored without training",
+        ),
+    ] = False,
 ) -> None:
     """Do every run of a grid that has no record yet.
 
@@ -79,6 +87,7 @@ def sweep(
         python -m mtlib sweep data/sweeps/testbed.yaml --dry-run
         python -m mtlib sweep data/sweeps/testbed.yaml --processes 2
     """
+    from mtlib.runs.records import check_keeping
     from mtlib.sweeps import executors, sweep_file
     from mtlib.sweeps.store import Store
 
@@ -87,7 +96,8 @@ def sweep(
         instead["source"] = source
     if model is not None:
         instead["models"] = model
-    store = Store(out, reuse)
+    check_keeping(reuse, keep_model)
+    store = Store(out, reuse, keep_model)
     runs = sweep_file.identify(sweep_file.expand(file, **instead))
     if dry_run:
         _print_plan(runs, store)

@@ -1,8 +1,10 @@
 """Records of runs: what identifies one, how they are read and written, and those that are shipped.
 
 `mtlib run` writes RECORD.json, and beside it RECORD.npz with the class probabilities of every
-evaluated example, an array for each set. `mtlib bundle` puts the records of many runs into
-NAME.jsonl.gz, and their arrays into NAME.npz, each under IDENTITY/SET.
+evaluated example, an array for each set. With `--keep-model` the trained model is in the folder
+RECORD; a record that was made by scoring that model names it as `trained_by`. `mtlib bundle` puts
+the records of many runs into NAME.jsonl.gz, and their arrays into NAME.npz, each under
+IDENTITY/SET.
 """
 
 import contextlib
@@ -284,6 +286,25 @@ def _thinned(record: dict, history: int | None) -> dict:
         return record
     chosen = [round((i + 1) * len(entries) / history) - 1 for i in range(history)]
     return record | {"history": [entries[position] for position in chosen]}
+
+
+# --- trained models beside records ---
+
+
+def model_folder(path: Path, record: Mapping) -> Path:
+    """Where the trained model of a record lies, if it was kept.
+
+    Records of one training share it.
+    """
+    return path.with_name(record.get("trained_by", path.stem))
+
+
+def check_keeping(reuse: bool, keep_model: bool) -> None:
+    """Raise `UserError` where a record may be taken whose model is to be kept."""
+    if reuse and keep_model:
+        raise UserError(
+            "a record that is reused comes without its model; give either --reuse or --keep-model."
+        )
 
 
 # --- writing ---

@@ -26,8 +26,16 @@ from mtlib.runs import environment
 from mtlib.runs.code import code_sha256, is_of_this_code, origin
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import Inputs, read_inputs
-from mtlib.runs.records import SCHEMA_VERSION, claim, lock_path, read_records, write_record
-from mtlib.runs.scores import EarlierTraining, earlier_trainings, evaluate, model_folder
+from mtlib.runs.records import (
+    SCHEMA_VERSION,
+    check_keeping,
+    claim,
+    lock_path,
+    model_folder,
+    read_records,
+    write_record,
+)
+from mtlib.runs.scores import EarlierTraining, earlier_trainings, evaluate
 from mtlib.runs.training import Trained, pretrained, train
 from mtlib.trainer import save_objective
 
@@ -67,10 +75,7 @@ def run(
         UserError: bad input, a folder that cannot be written, or without `reuse` a record in `out`
             by other code.
     """
-    if reuse and keep_model:
-        raise UserError(
-            "a record that is reused comes without its model; give either --reuse or --keep-model."
-        )
+    check_keeping(reuse, keep_model)
     make_writable(out)
     environment.quiet_libraries()
     inputs = read_inputs(config)

@@ -15,7 +15,7 @@ from mtlib.encoding import predict
 from mtlib.plm import SharedPLM
 from mtlib.runs.code import is_of_this_code, origin
 from mtlib.runs.inputs import Inputs
-from mtlib.runs.records import read_records, training_of
+from mtlib.runs.records import model_folder, read_records, training_of
 
 # the metrics of each set, and each label's probability for each of its examples
 Scores = tuple[dict[str, dict], dict[str, np.ndarray]]
@@ -124,14 +124,6 @@ def earlier_trainings(inputs: Inputs, path: Path) -> list[EarlierTraining]:
             if not record.get("diverged") and training_of(record) == inputs.training:
                 found.append(EarlierTraining(file, record, inputs))
     return sorted(found, key=lambda training: len(training.missing))
-
-
-def model_folder(path: Path, record: Mapping) -> Path:
-    """Where the trained model of a record lies, if it was kept.
-
-    Records of one training share it.
-    """
-    return path.with_name(record.get("trained_by", path.stem))
 
 
 def _of_sets(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -207,6 +207,7 @@ class LocalExecutor:
             "out": self._store.address,
             "file": run.file,
             "reuse": self._store.reuse,
+            "keep_model": self._store.keep_model,
         }
         environment = self._environments.get()
         try:
@@ -277,8 +278,9 @@ class RayExecutor:
         self._task = remote(execute_run)
 
     def submit(self, run: GridRun) -> Future[str]:
+        store = self._store
         reference = self._task.remote(
-            run.config.values(), self._store.address, run.file, self._store.reuse
+            run.config.values(), store.address, run.file, store.reuse, store.keep_model
         )
         future = reference.future()
         self._references[future] = reference

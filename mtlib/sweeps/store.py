@@ -18,7 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
 from mtlib.runs.code import is_of_this_code, origin
-from mtlib.runs.records import holder, lock_path, parse_json
+from mtlib.runs.records import holder, lock_path, model_folder, parse_json
 
 OTHER_CODE = "other code"
 
@@ -39,11 +39,14 @@ class Store:
         out: folder, or address such as `s3://bucket/folder`, whose credentials the file system
             finds. `address` is the same for any process: an absolute path, or `out`.
         reuse: records count whatever code made them.
+        keep_model: only records whose trained model was kept beside them count, which takes a
+            folder.
     """
 
-    def __init__(self, out: str, reuse: bool = False):
+    def __init__(self, out: str, reuse: bool = False, keep_model: bool = False):
         self.address = out
         self.reuse = reuse
+        self.keep_model = keep_model
         with self._errors("write to"):  # an address of no file system that is installed
             self._system, self._root = fsspec.url_to_fs(out)
         self._far = not isinstance(self._system, LocalFileSystem)
@@ -51,6 +54,8 @@ class Store:
         self.folder = _folder_of_this_user() / name if self._far else Path(self._root)
         if not self._far:
             self.address = str(self.folder)
+        elif keep_model:
+            raise UserError(f"models are kept in a folder alone, and --out is {out}.")
 
     def check_writable(self) -> None:
         """Raise `UserError` where a record could not be written."""
@@ -65,13 +70,15 @@ class Store:
         """What a record says of its run: "written", or "diverged" if training did.
 
         `OTHER_CODE` where that made it, unless such records are reused; None where there is no
-        record.
+        record, or where it lacks a model that is to be kept.
         """
         record = self._record(name)
         if record is None:
             return None
         if not self.reuse and not is_of_this_code(record.get("environment", {})):
             return OTHER_CODE
+        if self.keep_model and not model_folder(self.folder / name, record).exists():
+            return None
         return "diverged" if record.get("diverged") else "written"
 
     def origin(self, name: str) -> str:

@@ -8,12 +8,15 @@ from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
 
 
-def execute_run(settings: dict, out: str, file: str, reuse: bool = False) -> str:
+def execute_run(
+    settings: dict, out: str, file: str, reuse: bool = False, keep_model: bool = False
+) -> str:
     """Do the run of these settings and put its record into the store at `out`.
 
     Args:
         file: the name that its record is to have.
         reuse: a record that is there or shipped will do, whatever code made it.
+        keep_model: keep the trained model beside the record.
 
     Returns:
         "written", "diverged", "reused" (a record, in place of training), "other code" (which made
@@ -25,11 +28,11 @@ def execute_run(settings: dict, out: str, file: str, reuse: bool = False) -> str
     from mtlib.runs.run import run
     from mtlib.sweeps.store import Store
 
-    store = Store(out, reuse)
+    store = Store(out, reuse, keep_model)
     was_there = False
     if store.state(file) is None:  # else another process has done it meanwhile
         try:
-            _, was_there = run(configure(**settings), store.folder, reuse=reuse)
+            _, was_there = run(configure(**settings), store.folder, keep_model, reuse=reuse)
         except Busy:
             return "busy"
     state = store.finish(file)

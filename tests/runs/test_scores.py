@@ -13,6 +13,8 @@ from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records, training_identity, training_of
 from mtlib.runs.run import run
+from mtlib.sweeps.sweep_file import identify
+from mtlib.sweeps.worker import execute_run
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import config, sentences, write_testbed
 
@@ -105,6 +107,18 @@ def test_sets_are_added_one_at_a_time(testbed, model, tmp_path, evaluation_sets,
     (record,) = read_records([last])
     assert tuple(record["metrics"]) == (*record["scored_later"], *SETS)[-3:]
     assert tuple(record["scored_later"]) == SETS[1:] and record["trained_by"] == first.stem
+
+
+def test_a_sweep_keeps_models_and_scores_them(testbed, model, tmp_path, evaluation_sets, counted):
+    """Run by run as a process of a sweep does it."""
+    for n in (2, 3):
+        evaluation_sets(n)
+        runs = identify(config(model, epochs=1, seed=seed) for seed in (0, 1))
+        for run_of_sweep in runs:
+            order = (run_of_sweep.config.values(), str(tmp_path), run_of_sweep.file)
+            assert execute_run(*order, keep_model=True) == "written"
+    assert counted == {"trained": 2, "scored": [20, 16, 20, 16, 16, 16]}
+    assert len([*tmp_path.glob("*.json")]) == 4
 
 
 def test_what_other_records_of_the_training_have_needs_no_model(testbed, model, tmp_path, counted):

@@ -139,3 +139,25 @@ def test_a_file_address_is_a_folder(tmp_path):
 def test_an_address_that_nothing_can_write_to():
     with pytest.raises(UserError, match="cannot write to nosuch://a/b"):
         Store("nosuch://a/b")
+
+
+class TestKeptModels:
+    @pytest.fixture
+    def keeping(self, tmp_path):
+        return Store(str(tmp_path / "out"), keep_model=True)
+
+    def test_a_record_without_its_model_is_to_do(self, keeping):
+        train(keeping)
+        assert keeping.state("a.json") is None and Store(keeping.address).state("a.json")
+        (keeping.folder / "a").mkdir()
+        assert keeping.state("a.json") == "written"
+
+    def test_the_model_may_be_that_of_another_record_of_the_training(self, keeping):
+        train(keeping, trained_by="b")
+        assert keeping.state("a.json") is None
+        (keeping.folder / "b").mkdir()
+        assert keeping.state("a.json") == "written"
+
+    def test_an_address_keeps_no_models(self):
+        with pytest.raises(UserError, match=f"in a folder alone, and --out is {ADDRESS}"):
+            Store(ADDRESS, keep_model=True)
