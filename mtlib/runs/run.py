@@ -130,7 +130,7 @@ def _is_finished(path: Path, keep_model: bool, reuse: bool) -> bool:
 def _earlier_training(
     inputs: Inputs, path: Path, keep_model: bool, reuse: bool
 ) -> EarlierTraining | None:
-    """One of the same training that does for this run; where none does, it is said why."""
+    """One that makes training unnecessary. If there are some that do not, it is said why."""
     trainings = earlier_trainings(inputs, path)
     for training in trainings:
         if training.is_allowed(reuse) and training.is_enough(keep_model):

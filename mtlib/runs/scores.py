@@ -61,7 +61,7 @@ class EarlierTraining:
 
     @cached_property
     def probabilities(self) -> dict[str, np.ndarray]:
-        """By set: those that the other run needs, too."""
+        """Those that the other run needs too, by set."""
         file = self.path.with_suffix(".npz")
         if not file.exists():
             return {}
@@ -78,17 +78,17 @@ class EarlierTraining:
         return self.model.exists() or not (keep_model or self.missing)
 
     def is_allowed(self, reuse: bool) -> bool:
-        """Whether the code that is here has trained it, or any code will do."""
-        return reuse or is_of_this_code(self.record.get("environment", {}))
+        """Whether it was trained by the code that is here, or any code is accepted."""
+        return reuse or is_of_this_code(self._made_by)
 
     def obstacle(self) -> str:
-        """Why it does not do, in words."""
+        """Why it cannot stand for a training, in words."""
         if not self.model.exists():
-            return "its model was not kept; --keep-model keeps one, for sets to come"
-        return f"it was made at {origin(self.record['environment'])}; --reuse takes it"
+            return "its model was not kept (with --keep-model, further sets need no training)"
+        return f"it was made at {origin(self._made_by)}; --reuse takes it"
 
     def scores(self) -> Scores:
-        """All that the other run needs. Its model is asked for those that are missing alone."""
+        """All that the other run needs; the model is only asked for those that are missing."""
         metrics = dict(self.record["metrics"])
         probabilities = dict(self.probabilities)
         if self.missing:
@@ -99,6 +99,10 @@ class EarlierTraining:
             metrics |= more_metrics
             probabilities |= more_probabilities
         return _of_sets(metrics, self.inputs.scored), _of_sets(probabilities, self.inputs.scored)
+
+    @property
+    def _made_by(self) -> dict:
+        return self.record.get("environment", {})
 
     def _is_wanted(self, name: str) -> bool:
         """Whether the other run scores the same rows in the same way."""
@@ -111,9 +115,13 @@ class EarlierTraining:
 
 
 def earlier_trainings(inputs: Inputs, path: Path) -> list[EarlierTraining]:
-    """Those that lie beside the record of a run and are of the same training.
+    """The trainings in a folder that are the same as that of a run, by their other records.
 
     The first has most of the scores that the run needs.
+
+    Args:
+        inputs: of the run.
+        path: of the run's own record, which does not count.
     """
     of_any_identity = f"{glob.escape(path.stem.rpartition('-')[0])}-*.json"
     found = []
