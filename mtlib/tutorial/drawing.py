@@ -1,6 +1,7 @@
 """Figures of the notebooks that take many lines and teach nothing."""
 
 import pandas
+from matplotlib.axes import Axes
 
 from mtlib.analysis import comparisons, figures
 from mtlib.analysis.figures import style
@@ -29,6 +30,8 @@ def show_beside_the_paper(here: pandas.DataFrame) -> None:
     means = scores.groupby(["set", "model", "training"])["accuracy"].mean()
     sets = list(dict.fromkeys([*here["set"], *REAL_SETS]))
     figure, panels = style.panels({name: name for name in sets}, 2.0, 2.0, sharey=True)
+    _share_limits([panels[name] for name in sets if name in REAL_SETS])
+    _share_limits([panels[name] for name in sets if name not in REAL_SETS])
     for name, axis in panels.items():
         for number, training in enumerate(_TRAININGS):
             rows = []
@@ -44,6 +47,12 @@ def show_beside_the_paper(here: pandas.DataFrame) -> None:
     style.finish(figure, "", panels[sets[0]])
     lead = "Accuracy of fine-tuning, then Mask-tuning"
     figures.show(figure, style.sentence(lead, _in_words(means)))
+
+
+def _share_limits(axes: list[Axes]) -> None:
+    """Equal limits of accuracy, so that distances in these panels compare."""
+    for axis in axes[1:]:
+        axis.sharex(axes[0])
 
 
 def _in_words(means: pandas.Series) -> dict[str, list[str]]:

@@ -227,8 +227,12 @@ def accuracy(model: Model, name: str) -> float:
 
 
 @torch.no_grad()
-def put_back(model: Model) -> float:
-    """How often a refilled word of the shortcut goes with the sentence's label, in per cent."""
+def put_back(model: Model, fill: Callable[..., tuple[Tensor, Tensor]] = fill) -> float:
+    """How often a refilled word of the shortcut goes with the sentence's label, in per cent.
+
+    Args:
+        fill: chooses the words, `fill(model, ids, places)`; by default the most probable ones.
+    """
     device = model.classifier.weight.device
     ids, labels = (part.to(device) for part in data["train"])
     places = is_shortcut.to(device)[ids]

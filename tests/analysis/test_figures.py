@@ -37,6 +37,16 @@ def test_every_arm_has_a_mark_for_its_mean_on_every_set(two_arms):
     assert "masked: testbed_sentiment 90.0 %, testbed_contrast 54.0 %" in text
 
 
+def test_arms_of_a_family_have_its_colour_and_marker_and_stand_once_in_the_legend(compare):
+    hidden = "shortcut's words hidden"
+    frame = compare(of_two_arms(2, 3, 4), ARMS, base="plain").frame()
+    figure, _ = figures.accuracy(frame, families={"plain": hidden, "masked": hidden})
+    marker = style.family(hidden)["marker"]
+    assert [row for _, row in markers(figure.axes[1], marker)] == [0.0, 1.0]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()].count(hidden) == 1
+
+
 def test_intervals_never_leave_0_to_100(compare):
     records = [make_record("fine_tuning", seed, 50, 99 + seed / 2, 50) for seed in range(3)]
     figure, _ = figures.accuracy(compare(records, ARMS).frame())

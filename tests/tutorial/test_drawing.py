@@ -19,6 +19,7 @@ def test_a_run_stands_beside_the_paper_and_the_records(shown, name, n_panels):
     drawing.show_beside_the_paper(pandas.DataFrame(rows, columns=["training", "set", "accuracy"]))
     ((figure, alt),) = shown
     assert len(figure.axes) == n_panels
+    assert len({axis.get_xlim() for axis in figure.axes[-3:]}) == 1, "the real sets' panels"
     assert f"here: {name} 60.0 and 71.0 %" in alt
     assert "BART-base (paper): imdb_cad 86.0 and 87.8 %" in alt
     first = figure.axes[0].get_lines()

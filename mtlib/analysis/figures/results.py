@@ -1,7 +1,7 @@
 """Accuracy of arms on sets."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas
@@ -20,6 +20,7 @@ def accuracy(
     scores: pandas.DataFrame,
     title: str = "",
     measure: str = "accuracy",
+    families: Mapping[str, str] | None = None,
 ) -> tuple[Figure, str]:
     """A row for each arm and a panel for each set: mean over seeds with its 95 % interval.
 
@@ -30,6 +31,8 @@ def accuracy(
         scores: rows of `comparisons.frame`, or of `Comparison.frame` without settings `by`.
         title: of the figure.
         measure: a column of `scores` in per cent.
+        families: the family of each arm, one of `FAMILIES`, which decides its colour and marker.
+            None: a colour and marker for each arm.
     """
     arms = list(dict.fromkeys(scores["arm"]))
     scores = scores.dropna(subset=measure)
@@ -38,11 +41,12 @@ def accuracy(
     height = 0.7 + 0.27 * len(arms)
     figure, axes = style.panels(id_first(scores), 2.4, height, sharex=True, sharey=True)
     figure.set_figwidth(figure.get_figwidth() + _LETTER * max(map(len, labels)))
+    looks = _looks(arms, families)
     words = {arm: [] for arm in arms}
     for (name, axis), (row, arm) in itertools.product(axes.items(), enumerate(arms)):
         runs = scores.loc[(scores["set"] == name) & (scores["arm"] == arm), measure]
         if len(runs):
-            mean = _draw_arm(axis, row, arm, runs)
+            mean = _draw_arm(axis, row, arm, runs, looks[arm])
             words[arm].append(f"{name} {mean:.1f} %")
     for name, axis in axes.items():
         majority = scores.loc[scores["set"] == name, "majority"].dropna()
@@ -55,10 +59,24 @@ def accuracy(
     return figure, style.sentence(lead, words)
 
 
-def _draw_arm(axis: Axes, row: int, arm: str, runs: pandas.Series) -> float:
+def _looks(arms: Sequence[str], families: Mapping[str, str] | None) -> dict[str, dict]:
+    """How each arm is drawn; the first arm of a family stands for it in the legend."""
+    if families is None:
+        return {arm: style.series(row) | {"linestyle": ""} for row, arm in enumerate(arms)}
+    looks = {}
+    labelled = set()
+    for arm in arms:
+        family = families[arm]
+        looks[arm] = style.family(family) | {"linestyle": ""}
+        if family not in labelled:
+            looks[arm]["label"] = family
+            labelled.add(family)
+    return looks
+
+
+def _draw_arm(axis: Axes, row: int, arm: str, runs: pandas.Series, look: dict) -> float:
     """Draw the mean of an arm's runs with its interval, and below it the runs; return the mean."""
     mean, low, high = mean_with_interval(runs)
-    look = style.series(row) | {"linestyle": ""}
     if row == 0:
         axis.axvline(mean, color=look["color"], lw=1, alpha=0.6, label=arm)
     if len(runs) > 1:

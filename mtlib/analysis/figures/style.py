@@ -21,6 +21,7 @@ FAMILIES = {
     "fine-tuning": PALETTE[0],
     "random masks": PALETTE[1],
     "shortcut's words hidden": PALETTE[2],
+    "masked-LM loss, nothing hidden": PALETTE[3],
     "bias model": PALETTE[4],
     "no shortcut in training": "0.5",
 }
@@ -47,6 +48,11 @@ def series(number: int) -> dict[str, str]:
         "marker": MARKERS[number % 10],
         "linestyle": LINES[number % 4],
     }
+
+
+def family(name: str) -> dict[str, str]:
+    """Colour and marker of a family of methods."""
+    return {"color": FAMILIES[name], "marker": MARKERS[list(FAMILIES).index(name)]}
 
 
 @styled
