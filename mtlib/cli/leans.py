@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas
 
 _SHOWN_TEXTS = 3
-_PER_CENT = ("follows", "control", "leans", "low", "high", "change")
 
 
 def leans(

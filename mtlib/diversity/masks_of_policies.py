@@ -90,21 +90,17 @@ def describe(
     """
     disable_progress_bars()
     names = default_policies(source) if policies is None else policies
-    sets = (get_task(task).dev_set(source),)
     config = configure(
         task,
         "fine_tuning",
         source=source,
         model=model,
         train_size=train_size,
-        sets=sets,
+        sets=(get_task(task).dev_set(source),),
     )
     plm, maskings = _checked(config, names, spacy_pipeline)
-    train = read_inputs(config).datasets["train"]
-    keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
-    examples = tokenise(train, plm.tokenizer, config.max_length, keep=keep)
-    examples = CountTokens()(plm, examples).examples
-    looked_at = drawn_rows(len(train), size)
+    examples = _training_examples(config, plm)
+    looked_at = drawn_rows(len(examples), size)
     tokens = mark(plm, examples.select(looked_at))
     masked = {}
     for name, masking in maskings.items():
@@ -124,6 +120,14 @@ def describe(
         "all_tokens": what_is_masked(tokens, tokens["ordinary"]),
         "policies": masked,
     }
+
+
+def _training_examples(config: RunConfig, plm: SharedPLM) -> Dataset:
+    """The training set, tokenised, with how often it has each token."""
+    train = read_inputs(config).datasets["train"]
+    keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
+    examples = tokenise(train, plm.tokenizer, config.max_length, keep=keep)
+    return CountTokens()(plm, examples).examples
 
 
 def default_policies(source: str) -> tuple[str, ...]:

@@ -65,21 +65,16 @@ def describe(
 
         On the testbed also `shown`: tokens that the two arms filled differently in the last epoch.
     """
+    settings = {
+        "source": source,
+        "model": model,
+        "seed": seed,
+        "epochs": epochs,
+        "batch_size": BATCH_SIZE,
+        "train_size": examples,
+    }
     # all inputs first, so that bad data or a bad model is reported before any training
-    studied = []
-    for task in tasks:
-        config = configure(
-            task,
-            "mask_tuning",
-            source=source,
-            model=model,
-            seed=seed,
-            epochs=epochs,
-            batch_size=BATCH_SIZE,
-            train_size=examples,
-            sets=(get_task(task).dev_set(source),),
-        )
-        studied.append(read_inputs(config))
+    studied = [_inputs(task, settings) for task in tasks]
     counted = {}
     for inputs in studied:
         task = inputs.config.task
@@ -89,22 +84,30 @@ def describe(
         if is_testbed(source):
             shown = filled_differently(arms, epochs)[:_SHOWN]
             counted[task]["shown"] = shown.to_dict(orient="records")
-    config = studied[0].config
+    return _settings_of(studied[0]) | {"tasks": counted, "environment": environment.describe()}
+
+
+def _inputs(task: str, settings: Mapping[str, object]) -> Inputs:
+    dev_set = get_task(task).dev_set(settings["source"])
+    return read_inputs(configure(task, "mask_tuning", sets=(dev_set,), **settings))
+
+
+def _settings_of(inputs: Inputs) -> dict[str, object]:
+    """What all tasks have in common."""
+    config = inputs.config
     public = config.public()
     return {
-        "model": {"name": public["model"], "files_sha256": studied[0].model_sha256},
+        "model": {"name": public["model"], "files_sha256": inputs.model_sha256},
         "source": public["source"],
         "settings": {
-            "examples": examples,
-            "seed": seed,
-            "epochs": epochs,
+            "examples": config.train_size,
+            "seed": config.seed,
+            "epochs": int(config.epochs),
             "mask_rate": public["mask_rate"],
             "learning_rate": config.rates.trunk,
             "mlm_head_learning_rate": config.rates.mlm_head,
             "classifier_learning_rate": config.rates.classifier,
         },
-        "tasks": counted,
-        "environment": environment.describe(),
     }
 
 
