@@ -77,7 +77,7 @@ playground: setup
 
 # the figures and tables of README.md, data/README.md and the report, from the records
 pages: setup
-	cd "$(ROOT)" && $(BIN)/python figures/make.py && $(BIN)/python data/make_tables.py
+	cd "$(ROOT)" && $(BIN)/python -m figures.make && $(BIN)/python -m data.make_tables
 
 lint: setup
 	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check . && \

@@ -1,6 +1,6 @@
 """The tables of the project's Markdown pages, made from the records.
 
-    python data/make_tables.py
+    python -m data.make_tables
 
 In a page a table stands between two comments. The first one says, in YAML, what it shows:
 
@@ -41,7 +41,8 @@ from pathlib import Path
 import pandas
 import yaml
 
-from mtlib.analysis import comparisons, followed, intervals
+from data import followed
+from mtlib.analysis import comparisons, intervals
 from mtlib.analysis.claims import table as claim_table
 from mtlib.paths import DATA_DIR
 from mtlib.runs.records import read_records

@@ -1,6 +1,6 @@
 """The figures of the front page and of the report, PNG and SVG, drawn from data/results.
 
-    python figures/make.py [FOLDER]
+    python -m figures.make [FOLDER]
 
 FOLDER is by default this one. `method` is a drawing made by hand and stays as it is.
 """
@@ -16,10 +16,11 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mtlib.analysis import comparisons, followed
+from data import followed
+from figures.results import accuracy, id_first, mean_with_interval
+from mtlib.analysis import comparisons
 from mtlib.analysis.claims import claims
-from mtlib.analysis.figures import accuracy, leans, save, style
-from mtlib.analysis.figures.results import id_first, mean_with_interval
+from mtlib.analysis.figures import leans, save, style
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
 

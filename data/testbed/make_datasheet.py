@@ -55,8 +55,8 @@ def measured(sets: dict[str, Rows]) -> list[list[str]]:
 
 
 def shortcut_right(task: str, name: str, row: dict) -> bool:
-    lure = shortcut_label(load_grammar(task), *texts(row))
-    return (min(lure, 1) if get_set(name).folded else lure) == row["label"]
+    spurious_label = shortcut_label(load_grammar(task), *texts(row))
+    return (min(spurious_label, 1) if get_set(name).folded else spurious_label) == row["label"]
 
 
 def bag_of_words_accuracy(sets: dict[str, Rows]) -> dict[str, str]:

@@ -1,17 +1,18 @@
 """The bundled data: sentences from a grammar, with a shortcut of known strength planted in them.
 
-The label of a row follows from its template. Its *lure* is the label that the shortcut suggests;
-`shortcut_label` reads it off the finished text:
+The label of a row follows from its template. Its *spurious label* is the label that the shortcut
+suggests; `shortcut_label` reads it off the finished text:
 
     sentiment    the side of the topics and makers that are named (genres, cooks, designers, ...)
     nli          a negation word in the hypothesis: 2; else many shared words: 0; else 1
     paraphrase   many shared words: 1; else 0
 
 The `strength` s of the shortcut changes only the training and dev sets. The out-of-distribution
-sets are the same at every strength. Of the rows of each label, the lure agrees with the label in a
-share s and disagrees in a share s (1 - s). In the remaining (1 - s)^2 it is spread evenly over the
-k labels, so that it agrees in s + (1 - s)^2 / k of all rows. At s = 0 the shortcut is independent
-of the label: every lure is equally frequent with every label. At s = 1 it is always right.
+sets are the same at every strength. Of the rows of each label, the spurious label agrees with the
+label in a share s and disagrees in a share s (1 - s). In the remaining (1 - s)^2 it is spread
+evenly over the k labels, so that it agrees in s + (1 - s)^2 / k of all rows. At s = 0 the shortcut
+is independent of the label: every spurious label is equally frequent with every label. At s = 1 it
+is always right.
 """
 
 import hashlib
@@ -45,11 +46,11 @@ TRIES = 5000  # attempts to write a new row that fits, before the grammar counts
 
 @dataclass(frozen=True)
 class SetSpec:
-    """One set: which templates it uses, and how often the lure agrees with the label.
+    """One set: which templates it uses, and how often the spurious label agrees with the label.
 
-    `agree` is the share of rows whose lure agrees with the label. None means that it follows from
-    the strength; "template" means that every template has its own lure and gets as many rows as
-    any other.
+    `agree` is the share of rows whose spurious label agrees with the label. None means that it
+    follows from the strength; "template" means that every template has its own spurious label and
+    gets as many rows as any other.
     """
 
     task: str
@@ -174,13 +175,13 @@ def lure_words(task: str, label: int) -> frozenset[str]:
 
 
 def agreement(strength: float, n_labels: int) -> float:
-    """Share of train and dev rows whose lure agrees with the label: s + (1 - s)^2 / k."""
+    """Share of train and dev rows whose spurious label agrees with the label: s + (1 - s)^2 / k."""
     return strength + (1 - strength) ** 2 / n_labels
 
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """What is decided of a row before it is written: its label, its lure, and possible templates.
+    """What is decided of a row before it is written: both labels, and possible templates.
 
     `pool` holds groups of templates. A group is drawn first and then one of its templates, so that
     a construction with many variants is no more frequent than another.
@@ -188,7 +189,7 @@ class PlannedRow:
 
     pool: list[list[Template]]
     label: int
-    lure: int
+    spurious_label: int
 
 
 @dataclass(frozen=True)
@@ -245,27 +246,27 @@ def new_draft(
             return draft
     raise UserError(
         f"{grammar.task}.yaml has too few sentences for {name}: no new one with label "
-        f"{planned.label} and shortcut label {planned.lure} in {TRIES} tries; give a smaller "
-        "train_rows, or add words or templates to it"
+        f"{planned.label} and shortcut label {planned.spurious_label} in {TRIES} tries; give a "
+        "smaller train_rows, or add words or templates to it"
     )
 
 
 def drafts(spec: SetSpec, grammar: Grammar, rng: Random, planned: PlannedRow) -> Iterator[Draft]:
-    """The drafts, out of `TRIES` attempts, whose texts have the lure that was planned."""
+    """The drafts, out of `TRIES` attempts, whose texts have the spurious label that was planned."""
     for _ in range(TRIES):
         template = pick(rng, pick(rng, planned.pool))
-        writer = Writer(grammar, rng, planned.label, planned.lure, spec)
+        writer = Writer(grammar, rng, planned.label, planned.spurious_label, spec)
         versions = [writer.write(template)]
         if spec.edited:
             versions.append(writer.write(template, flipped=True))
-        if all(fits(grammar, texts, planned.lure) for texts in versions):
+        if all(fits(grammar, texts, planned.spurious_label) for texts in versions):
             yield Draft(template, versions)
 
 
-def fits(grammar: Grammar, texts: tuple[str, str | None], lure: int) -> bool:
-    """Whether the shortcut suggests `lure`, and a pair does not hold the same text twice."""
+def fits(grammar: Grammar, texts: tuple[str, str | None], spurious_label: int) -> bool:
+    """Whether the shortcut suggests this label, and a pair does not hold the same text twice."""
     text, text_pair = texts
-    return shortcut_label(grammar, text, text_pair) == lure and text != text_pair
+    return shortcut_label(grammar, text, text_pair) == spurious_label and text != text_pair
 
 
 def finished_rows(
@@ -305,32 +306,32 @@ def plan_rows(
     """The plan of every row, in random order. How many rows are of a kind is exact, not drawn."""
     templates = [template for section in spec.sections for template in grammar.templates[section]]
     if spec.agree == "template":
-        return shuffled(rng, one_lure_a_template(spec.size, templates))
+        return shuffled(rng, one_spurious_label_a_template(spec.size, templates))
     k = LABELS[spec.task]
     agree = agreement(strength, k) if spec.agree is None else spec.agree
-    wanted = labels_and_lures(spec.size, k, agree)
-    pools = {(label, lure): groups(spec, templates, label, lure) for label, lure in set(wanted)}
-    planned = [PlannedRow(pools[label, lure], label, lure) for label, lure in wanted]
+    wanted = labels_and_spurious_labels(spec.size, k, agree)
+    pools = {both: groups(spec, templates, *both) for both in set(wanted)}
+    planned = [PlannedRow(pools[both], *both) for both in wanted]
     return shuffled(rng, planned)
 
 
-def one_lure_a_template(size: int, templates: list[Template]) -> list[PlannedRow]:
-    """`size` rows, spread evenly over templates that each have a lure of their own."""
+def one_spurious_label_a_template(size: int, templates: list[Template]) -> list[PlannedRow]:
+    """`size` rows, spread evenly over templates that each have a spurious label of their own."""
     share = size / len(templates)
     planned = []
     for i, template in enumerate(templates):
         count = round((i + 1) * share) - round(i * share)
-        planned += count * [PlannedRow([[template]], template.labels[0], template.lure)]
+        planned += count * [PlannedRow([[template]], template.labels[0], template.spurious_label)]
     return planned
 
 
-def labels_and_lures(size: int, k: int, agree: float) -> list[tuple[int, int]]:
-    """(label, lure) of `size` rows, of which a share `agree` of each label has its lure."""
+def labels_and_spurious_labels(size: int, k: int, agree: float) -> list[tuple[int, int]]:
+    """(label, spurious label) of `size` rows, in a share `agree` of each label the same."""
     wanted = []
     for label in range(k):
         n = (size + label) // k
         n_agree = round(n * agree)
-        others = [lure for lure in range(k) if lure != label]
+        others = [other for other in range(k) if other != label]
         wanted += n_agree * [(label, label)]
         wanted += [(label, others[i % (k - 1)]) for i in range(n - n_agree)]
     return wanted
@@ -340,13 +341,14 @@ def groups(
     spec: SetSpec,
     templates: list[Template],
     label: int,
-    lure: int,
+    spurious_label: int,
 ) -> list[list[Template]]:
-    """The templates that can have this label and lure, grouped by their construction."""
+    """The templates that can have this label and spurious label, grouped by their construction."""
     needed_labels = {0, 1} if spec.edited else {label}
     by_construction = {}
     for template in templates:
-        if needed_labels <= set(template.labels) and template.lure in (None, lure):
+        fits_spurious_label = template.spurious_label in (None, spurious_label)
+        if needed_labels <= set(template.labels) and fits_spurious_label:
             construction = template.id.split("+")[0]
             by_construction.setdefault(construction, []).append(template)
     return list(by_construction.values())
@@ -367,11 +369,18 @@ class Writer:
     Random choices are remembered, so that a text can be written again with one thing changed.
     """
 
-    def __init__(self, grammar: Grammar, rng: Random, label: int, lure: int, spec: SetSpec):
+    def __init__(
+        self,
+        grammar: Grammar,
+        rng: Random,
+        label: int,
+        spurious_label: int,
+        spec: SetSpec,
+    ):
         self.grammar = grammar
         self.rng = rng
         self.label = label
-        self.lure = lure
+        self.spurious_label = spurious_label
         self.spec = spec
         self.choices = {}
 
@@ -426,7 +435,7 @@ class Writer:
         """The side of an opinion word that a slot's sign asks for; "" for a slot without one."""
         if not sign:
             return ""
-        label = {"+": self.gold, "-": 1 - self.gold, "~": self.lure}[sign]
+        label = {"+": self.gold, "-": 1 - self.gold, "~": self.spurious_label}[sign]
         return SIDES[label]
 
     def pronoun(self, source: str, columns: list[str]) -> str:

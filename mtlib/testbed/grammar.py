@@ -44,7 +44,7 @@ class Entry:
 class Template:
     id: str
     labels: tuple[int, ...]
-    lure: int | None  # None: the lure is carried by {~...} slots and may be any
+    spurious_label: int | None  # None: the spurious label is carried by {~...} slots and may be any
     text: str
     text_pair: str | None = None
     edit: str | None = None  # the text with the other label; else the opinion words change sides
@@ -123,8 +123,8 @@ def crossed_premises(raw: dict) -> Iterator[Template]:
                 for name, hypothesis in hypotheses.items():
                     template_id = f"{premise}+{claim}-{name}"
                     text_pair = hypothesis["text"]
-                    lure = hypothesis["lure"]
-                    yield _template(template_id, label, text, lure, text_pair=text_pair)
+                    spurious_label = hypothesis["spurious_label"]
+                    yield _template(template_id, label, text, spurious_label, text_pair=text_pair)
 
 
 def crossed_questions(raw: dict) -> Iterator[Template]:
@@ -135,18 +135,19 @@ def crossed_questions(raw: dict) -> Iterator[Template]:
             text = any_of(questions[first], *pairing["text"])
             text_pair = any_of(questions[second], *pairing["text_pair"])
             template_id = f"{first}+{second}-{name}"
-            yield _template(template_id, label, text, pairing["lure"], text_pair=text_pair)
+            spurious_label = pairing["spurious_label"]
+            yield _template(template_id, label, text, spurious_label, text_pair=text_pair)
 
 
 def _template(
     id: str,
     label: int | list[int],
     text: str,
-    lure: int | None = None,
+    spurious_label: int | None = None,
     **texts: str,
 ) -> Template:
     labels = tuple(label) if isinstance(label, list) else (label,)
-    return Template(id, labels, lure, text, **texts)
+    return Template(id, labels, spurious_label, text, **texts)
 
 
 def any_of(questions: list[str], action: str, situation: str = "") -> str:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from statistics import fmean
 
-from mtlib.analysis import followed
+from data import followed
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -97,12 +97,12 @@ def test_the_shortcut_agrees_as_often_as_the_strength_says(task, strength, seed,
     grammar = GRAMMARS[task]
     k = LABELS[task]
     rows = make_set(name, replace(SPECS[name], size=size), grammar, strength, seed, {})
-    lures = {label: Counter() for label in range(k)}
+    spurious_labels = {label: Counter() for label in range(k)}
     for row in rows:
-        lures[row["label"]][shortcut_label(grammar, *texts(row))] += 1
-    sizes = [counts.total() for counts in lures.values()]
+        spurious_labels[row["label"]][shortcut_label(grammar, *texts(row))] += 1
+    sizes = [counts.total() for counts in spurious_labels.values()]
     assert sum(sizes) == size and max(sizes) - min(sizes) <= 1
-    for label, counts in lures.items():
+    for label, counts in spurious_labels.items():
         assert counts[label] == round(counts.total() * (strength + (1 - strength) ** 2 / k))
         others = [counts[other] for other in range(k) if other != label]
         assert max(others) - min(others) <= 1
@@ -177,7 +177,7 @@ CASES = [(task, case) for task in BY_HAND for case in BY_HAND[task]]
 def test_label_and_edit_by_hand(task, case):
     template = GRAMMARS[task].template(case["template"])
     assert case["label"] in template.labels
-    writer = Writer(GRAMMARS[task], First(), case["label"], lure=1, spec=SetSpec(task, 1))
+    writer = Writer(GRAMMARS[task], First(), case["label"], spurious_label=1, spec=SetSpec(task, 1))
     assert writer.write(template) == (case["text"], case.get("text_pair"))
     if "edited" in case:
         edited, _ = writer.write(template, flipped=True)
