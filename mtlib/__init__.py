@@ -27,9 +27,10 @@ if TYPE_CHECKING:  # for type checkers and editors; the same names as in `_NAMES
     )
     from mtlib.methods import METHODS
     from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective, ObjectiveOutput
+    from mtlib.own_data.conflicts import conflicts
     from mtlib.own_data.debiasing import debias
     from mtlib.own_data.leans import leans
-    from mtlib.own_data.suspects import conflicts, suspects
+    from mtlib.own_data.suspects import suspects
     from mtlib.plm import SharedPLM
     from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
@@ -52,9 +53,10 @@ _NAMES = {
     ),
     "mtlib.methods": ("METHODS",),
     "mtlib.objectives": ("FineTuning", "MaskTuning", "MaskedLM", "Objective", "ObjectiveOutput"),
+    "mtlib.own_data.conflicts": ("conflicts",),
     "mtlib.own_data.debiasing": ("debias",),
     "mtlib.own_data.leans": ("leans",),
-    "mtlib.own_data.suspects": ("conflicts", "suspects"),
+    "mtlib.own_data.suspects": ("suspects",),
     "mtlib.plm": ("SharedPLM",),
     "mtlib.trainer": ("ObjectiveArguments", "ObjectiveTrainer"),
 }

@@ -17,7 +17,11 @@ _Result = TypeVar("_Result")
 # old modules, and those that have their names now
 _MODULES = {
     "mtlib.runs.debias": ("mtlib.own_data",),
-    "mtlib.suspect_words": ("mtlib.own_data.suspects", "mtlib.rows.folding"),
+    "mtlib.suspect_words": (
+        "mtlib.own_data.suspects",
+        "mtlib.own_data.conflicts",
+        "mtlib.rows.folding",
+    ),
     "mtlib.followed_words": ("mtlib.own_data.leans",),
     "mtlib.folding": ("mtlib.rows.folding",),
     "mtlib.cells": ("mtlib.rows.cells",),

@@ -57,7 +57,7 @@ def test_old_names_of_policies_models_and_transforms(plm):
     ("old", "name", "new"),
     [
         ("mtlib.runs.debias", "debias", "mtlib.own_data"),
-        ("mtlib.suspect_words", "pointed_labels", "mtlib.own_data.suspects"),
+        ("mtlib.suspect_words", "pointed_labels", "mtlib.own_data.conflicts"),
         ("mtlib.suspect_words", "words_of", "mtlib.rows.folding"),
         ("mtlib.followed_words", "leans", "mtlib.own_data.leans"),
     ],

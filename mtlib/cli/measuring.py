@@ -1,6 +1,6 @@
 """`bench`, `policies`, `diversity` and `prompt`: measured at once, not read from records."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -186,7 +186,6 @@ def prompt(
         python -m mtlib prompt --task nli
         python -m mtlib prompt --causal --model gpt2 --shots 16
     """
-    from mtlib.analysis.frame import measures
     from mtlib.runs import prompting
     from mtlib.runs.config import configure
 
@@ -204,8 +203,16 @@ def prompt(
         seed=seed or 0,
     )
     description = prompting.evaluate(config, shots, _print_indented)
+    _print_scorings(description["metrics"])
+    write_json(json_file, description)
+
+
+def _print_scorings(metrics_of_sets: Mapping[str, Mapping[str, Mapping]]) -> None:
+    """A line for each set and way of scoring an answer."""
+    from mtlib.analysis.frame import measures
+
     rows = []
-    for name, scorings in description["metrics"].items():
+    for name, scorings in metrics_of_sets.items():
         for scoring, metrics in scorings.items():
             accuracy = 100 * metrics["accuracy"]
             balanced = measures(metrics)["balanced"]
@@ -214,4 +221,3 @@ def prompt(
             rows.append([name, scoring, metrics["n"], *numbers])
     columns = ["set", "scoring", "examples", "accuracy", "balanced accuracy", "majority class"]
     print_table("accuracy in per cent, by how an answer is scored", columns, rows)
-    write_json(json_file, description)

@@ -8,9 +8,9 @@ from importlib import import_module
 
 _NAMES = {
     "mtlib.own_data.debiasing": ("debias",),
-    "mtlib.own_data.preparing": ("OwnSets", "prepare"),
-    "mtlib.own_data.results": ("Debiased", "words_shown"),
-    "mtlib.own_data.scoring": ("parts_of", "scores_of"),
+    "mtlib.own_data.preparing": ("prepare",),
+    "mtlib.own_data.results": ("Debiased",),
+    "mtlib.own_data.scoring": ("parts_of",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -221,21 +221,18 @@ def _line(
         suspect: the word that is exchanged.
         exchange: its partners.
         rows: in which the model reads it.
-        classifier: answers.
+        classifier: whose answers may follow it.
         numbers: the number of its class for each label.
     """
     texts = [text for name in ("before", "after", "control") for text in _column(rows, name)]
     probabilities = classifier.probabilities(classifier.encode(texts))
     before, after, control = probabilities.reshape(3, len(rows), -1)  # (rows, num_labels) each
-    answers = before.argmax(1)  # (rows,)
-    changed = after.argmax(1) != answers
-    follows = changed
-    if exchange.rivals[0].labels:  # words that predict nothing have none to follow
-        targets = np.array([numbers[row.rival.label] for row in rows])
-        follows = changed & (after.argmax(1) == targets)
-    controls = control.argmax(1) != answers
+    predicted = before.argmax(1)  # (rows,)
+    follows = _follows(predicted, after.argmax(1), rows, numbers)
+    controls = control.argmax(1) != predicted
     low, high = paired_interval(follows, controls)
     every_row = range(len(rows))
+    change = after[every_row, predicted] - before[every_row, predicted]
     example = rows[int(follows.argmax())]  # the first that follows, else the first
     return {
         "suspect": suspect.word,
@@ -250,10 +247,32 @@ def _line(
         "leans": 100 * (follows.mean() - controls.mean()),
         "low": 100 * low,
         "high": 100 * high,
-        "change": 100 * (after[every_row, answers] - before[every_row, answers]).mean(),
+        "change": 100 * change.mean(),
         "before": " / ".join(example.before),
         "after": " / ".join(example.after),
     }
+
+
+def _follows(
+    before: np.ndarray,
+    after: np.ndarray,
+    rows: Sequence[_Row],
+    numbers: Mapping[str, int],
+) -> np.ndarray:
+    """In which rows the answer becomes the partner's label, bool `(rows,)`.
+
+    Partners that predict nothing have no label; there every other answer counts.
+
+    Args:
+        before, after: class numbers, `(rows,)`.
+        rows: with their partners.
+        numbers: the number of its class for each label.
+    """
+    changed = after != before
+    if not rows[0].rival.labels:
+        return changed
+    targets = np.array([numbers[row.rival.label] for row in rows])
+    return changed & (after == targets)
 
 
 def _report_exceptions(

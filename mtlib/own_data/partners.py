@@ -11,7 +11,8 @@ import pandas
 
 from mtlib.errors import UserError
 from mtlib.own_data.exchanges import EITHER, Suspect, Texts, columns_of, folded_word
-from mtlib.own_data.suspects import suspects, texts_and_labels
+from mtlib.own_data.reading import texts_and_labels
+from mtlib.own_data.suspects import suspects
 from mtlib.rows.folding import Finder, phrases_of, words_of
 from mtlib.rows.forms import NOT_HIDDEN, kind_of
 

@@ -9,9 +9,10 @@ from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
 from mtlib.encoding import predict
+from mtlib.own_data.conflicts import pointed_labels
 from mtlib.own_data.leans import leans
 from mtlib.own_data.preparing import LABEL, OwnSets, Report, label_names
-from mtlib.own_data.suspects import pointed_labels, suspects
+from mtlib.own_data.suspects import suspects
 from mtlib.own_data.training import BASELINE
 from mtlib.plm import SharedPLM
 

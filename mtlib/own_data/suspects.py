@@ -1,4 +1,4 @@
-"""Which words predict the label beyond chance, and on which rows they point the wrong way.
+"""Which words predict the label beyond chance.
 
 A word whose presence goes with a label is a *suspect*: a classifier may learn to read it in place
 of the text. Whether it should is for a person to say; an opinion word is a suspect too. So are
@@ -7,8 +7,6 @@ phrases, addresses, numbers and other forms (`KINDS`). The test is that of Gardn
 base rate.
 """
 
-import itertools
-import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,15 +18,15 @@ import pandas
 
 from mtlib.errors import UserError, one_of
 from mtlib.own_data.counts import Corpus, Counts, FinderReader, Reader, count
+from mtlib.own_data.reading import label_feature, named_labels, texts_and_labels
 from mtlib.rows.folding import Finder, spelling
 from mtlib.rows.forms import KINDS as KINDS
 from mtlib.rows.forms import kind_of
-from mtlib.rows.labels import check_look_alike, known_labels, label_column
+from mtlib.rows.labels import check_look_alike
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_BATCH = 10_000  # rows that are held at once
 _MOST_LABELS = 500
 _NO_ROW = 2**62  # above all numbers of rows
 _COLUMNS = ["word", "kind", "where", "rows", "label", "share", "base_rate", "z"]
@@ -144,112 +142,6 @@ def first_of_labels(table: pandas.DataFrame, top: int | None) -> pandas.DataFram
             words.add(word)
         is_kept.append(word in words)
     return table[np.array(is_kept, dtype=bool)].reset_index(drop=True)
-
-
-def pointed_labels(rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.DataFrame) -> list:
-    """The label that the suspect words of each row point to; None for a row without any.
-
-    Each word votes for its labels with its z, and the label with the largest sum wins.
-
-    `words` is a table of `suspects`, or the part of it that you distrust.
-    """
-    by_feature: dict[tuple, list] = defaultdict(list)
-    for line in words.itertuples():
-        for word in Finder(line.word).found(line.word):
-            by_feature[word, line.where].append((line.label, line.z))
-    finder = Finder(words["word"])
-    pointed = []
-    for texts, _ in texts_and_labels(rows):
-        votes: Counter = Counter()
-        for where, found in _found(texts, finder):
-            for word in found:
-                for label, z in by_feature.get((word, where), ()):
-                    votes[label] += z
-        pointed.append(max(votes, key=votes.__getitem__) if votes else None)
-    return pointed
-
-
-def conflicts(dataset: "Dataset", words: pandas.DataFrame) -> np.ndarray:
-    """True for the rows whose suspect words point to another label than their own, bool `(n,)`.
-
-    Accuracy on these rows beside that on the others tells how much a classifier leans on the words,
-    without a test set made for it. `words` is the table of `suspects` of the training rows, or the
-    part of it that you distrust.
-
-    Raises:
-        UserError: no `Dataset`; a row without a label; labels or words that do not fit one another.
-    """
-    _check_table(words)
-    labels = _all_labels(dataset)
-    _check_same_names(labels, words["label"])
-    wrong = []
-    for pointed, label in zip(pointed_labels(dataset, words), labels, strict=True):
-        wrong.append(pointed is not None and str(pointed) != str(label))
-    return np.array(wrong, dtype=bool)
-
-
-def _check_table(words: object) -> None:
-    needed = {"word", "where", "label", "z"}
-    given = repr(words)
-    if isinstance(words, pandas.DataFrame):
-        if needed <= {*words.columns}:
-            return
-        given = f"a table with {', '.join(map(str, words))}"
-    raise UserError(
-        f"words is {given}; expected a table that knows their labels: "
-        "suspects(training rows, None, 1, words=...)"
-    )
-
-
-def _all_labels(dataset: object) -> list:
-    """The labels of a dataset of which every row has one, by name where the classes have names."""
-    if not _is_dataset(dataset):
-        kind = type(dataset).__name__
-        raise UserError(f"the rows are a {kind}; expected a Dataset, as read_table makes it.")
-    column = label_column(dataset.column_names)
-    if column is None:
-        columns = ", ".join(dataset.column_names)
-        raise UserError(f"the rows have no column label; they have {columns}.")
-    feature = _label_feature(dataset)
-    labels = known_labels("the dataset", dataset.with_format(None)[column][:], feature)
-    if n_missing := labels.count(None):
-        raise UserError(f"{n_missing:,} of {len(labels):,} rows have no label; drop them.")
-    return _named(labels, feature)
-
-
-def _check_same_names(labels: Sequence[object], pointed: Iterable[object]) -> None:
-    """Raise `UserError` where the rows have class numbers and the words names, or the reverse."""
-    names = {str(label) for label in pointed}
-    if labels and names and _are_numbers(labels) != _are_numbers(names):
-        raise UserError(
-            f"the words point to labels such as {min(names)!r}, and the rows have {labels[0]!r}; "
-            "expected the same names. A ClassLabel column gives class numbers their names."
-        )
-
-
-def _are_numbers(labels: Iterable[object]) -> bool:
-    return all(str(label).lstrip("-").replace(".", "", 1).isdigit() for label in labels)
-
-
-def _is_dataset(rows: object) -> bool:
-    """Whether these rows are a `Dataset`; none can be there where `datasets` is not yet imported.
-
-    Importing it takes a second, which a file of one's own does not need.
-    """
-    datasets = sys.modules.get("datasets")
-    return datasets is not None and isinstance(rows, datasets.Dataset)
-
-
-def _label_feature(rows: object) -> object:
-    """The feature of a dataset's labels, which may know the names of classes; else None."""
-    return rows.features.get(label_column(rows.column_names)) if _is_dataset(rows) else None
-
-
-def _named(labels: Iterable, feature: object) -> list:
-    """The labels, by name where their feature is a `ClassLabel`."""
-    if not hasattr(feature, "int2str"):
-        return list(labels)
-    return [feature.int2str(int(label)) for label in labels]
 
 
 # --- counting ---
@@ -386,7 +278,7 @@ def _with_texts(table: pandas.DataFrame, rows: object) -> pandas.DataFrame:
         for column in ("example", "counterexample")
     }
     table = table.assign(**examples)
-    labels = _named(table["label"], _label_feature(rows))
+    labels = named_labels(table["label"], label_feature(rows))
     return table.assign(word=_spellings(table), label=labels)
 
 
@@ -417,52 +309,3 @@ def _spelling(word: str, example: str) -> str:
     for place in Finder(word).places(example):
         return spelling(example[place.start : place.end])
     return word
-
-
-def _found(texts: Sequence[str], finder: Finder) -> list[tuple[str, set[str]]]:
-    """The words of a row by where they stand."""
-    if len(texts) == 1:
-        return [("text", finder.found(texts[0]))]
-    first, second = map(finder.found, texts)
-    return [("text", first), ("text_pair", second), ("both", first & second)]
-
-
-def texts_and_labels(
-    rows: "Dataset | Iterable[pandas.DataFrame]",
-) -> Iterator[tuple[tuple[str, ...], object]]:
-    """The text or the pair of texts of each row, and its label, None where there is none."""
-    feature = _label_feature(rows)
-    for batch in _batches(rows):
-        column = label_column(batch)
-        names = [name for name in ("text", "text_pair") if name in batch]
-        for text in itertools.chain(*(batch[name] for name in names)):
-            if not isinstance(text, str):
-                raise UserError(
-                    f"a row has {text!r} for a text; drop such rows, or read them with read_table."
-                )
-        texts = zip(*(batch[name] for name in names), strict=True)
-        if column is None:
-            yield from zip(texts, itertools.repeat(None), strict=False)
-        else:
-            labels = known_labels("a row", batch[column], feature)
-            yield from zip(texts, labels, strict=True)
-
-
-def _batches(rows: "Dataset | Iterable[pandas.DataFrame]") -> Iterator:
-    """The rows in tables, or in dictionaries of columns."""
-    if _is_dataset(rows):
-        batches = rows.with_format(None).iter(_BATCH)
-    else:
-        batches = [rows] if isinstance(rows, pandas.DataFrame | str) else rows
-    for batch in batches:
-        if isinstance(batch, str):
-            given = repr(batch)
-        elif "text" not in batch:
-            given = f"columns {', '.join(map(str, batch))}"
-        else:
-            yield batch
-            continue
-        raise UserError(
-            f"the rows are {given}; expected text and label, as read_table(path, text, label) "
-            "makes them."
-        )

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from mtlib.data.sources import load
 from mtlib.errors import UserError
 from mtlib.own_data import counts as counting
+from mtlib.own_data.conflicts import conflicts
 from mtlib.own_data.counts import Corpus, Reader
-from mtlib.own_data.suspects import KINDS, conflicts, suspects
+from mtlib.own_data.suspects import KINDS, suspects
 from mtlib.policies.suspect_tags import in_context, nouns_first
 from mtlib.rows.folding import words_of
 from mtlib.testbed.grammar import load_grammar

@@ -1,0 +1,109 @@
+"""The rows on which suspect words point the wrong way."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas
+
+from mtlib.errors import UserError
+from mtlib.own_data.reading import is_dataset, label_feature, named_labels, texts_and_labels
+from mtlib.rows.folding import Finder
+from mtlib.rows.labels import known_labels, label_column
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+def conflicts(dataset: "Dataset", words: pandas.DataFrame) -> np.ndarray:
+    """True for the rows whose suspect words point to another label than their own, bool `(n,)`.
+
+    Accuracy on these rows beside that on the others tells how much a classifier leans on the words,
+    without a test set made for it. `words` is the table of `suspects` of the training rows, or the
+    part of it that you distrust.
+
+    Raises:
+        UserError: no `Dataset`; a row without a label; labels or words that do not fit one another.
+    """
+    _check_table(words)
+    labels = _all_labels(dataset)
+    _check_same_names(labels, words["label"])
+    wrong = []
+    for pointed, label in zip(pointed_labels(dataset, words), labels, strict=True):
+        wrong.append(pointed is not None and str(pointed) != str(label))
+    return np.array(wrong, dtype=bool)
+
+
+def pointed_labels(rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.DataFrame) -> list:
+    """The label that the suspect words of each row point to; None for a row without any.
+
+    Each word votes for its labels with its z, and the label with the largest sum wins.
+
+    `words` is a table of `suspects`, or the part of it that you distrust.
+    """
+    by_feature: dict[tuple, list] = defaultdict(list)
+    for line in words.itertuples():
+        for word in Finder(line.word).found(line.word):
+            by_feature[word, line.where].append((line.label, line.z))
+    finder = Finder(words["word"])
+    pointed = []
+    for texts, _ in texts_and_labels(rows):
+        votes: Counter = Counter()
+        for where, found in _found(texts, finder):
+            for word in found:
+                for label, z in by_feature.get((word, where), ()):
+                    votes[label] += z
+        pointed.append(max(votes, key=votes.__getitem__) if votes else None)
+    return pointed
+
+
+def _found(texts: Sequence[str], finder: Finder) -> list[tuple[str, set[str]]]:
+    """The words of a row by where they stand."""
+    if len(texts) == 1:
+        return [("text", finder.found(texts[0]))]
+    first, second = map(finder.found, texts)
+    return [("text", first), ("text_pair", second), ("both", first & second)]
+
+
+def _check_table(words: object) -> None:
+    needed = {"word", "where", "label", "z"}
+    given = repr(words)
+    if isinstance(words, pandas.DataFrame):
+        if needed <= {*words.columns}:
+            return
+        given = f"a table with {', '.join(map(str, words))}"
+    raise UserError(
+        f"words is {given}; expected a table that knows their labels: "
+        "suspects(training rows, None, 1, words=...)"
+    )
+
+
+def _all_labels(dataset: object) -> list:
+    """The labels of a dataset of which every row has one, by name where the classes have names."""
+    if not is_dataset(dataset):
+        kind = type(dataset).__name__
+        raise UserError(f"the rows are a {kind}; expected a Dataset, as read_table makes it.")
+    column = label_column(dataset.column_names)
+    if column is None:
+        columns = ", ".join(dataset.column_names)
+        raise UserError(f"the rows have no column label; they have {columns}.")
+    feature = label_feature(dataset)
+    labels = known_labels("the dataset", dataset.with_format(None)[column][:], feature)
+    if n_missing := labels.count(None):
+        raise UserError(f"{n_missing:,} of {len(labels):,} rows have no label; drop them.")
+    return named_labels(labels, feature)
+
+
+def _check_same_names(labels: Sequence[object], pointed: Iterable[object]) -> None:
+    """Raise `UserError` where the rows have class numbers and the words names, or the reverse."""
+    names = {str(label) for label in pointed}
+    if labels and names and _are_numbers(labels) != _are_numbers(names):
+        raise UserError(
+            f"the words point to labels such as {min(names)!r}, and the rows have {labels[0]!r}; "
+            "expected the same names. A ClassLabel column gives class numbers their names."
+        )
+
+
+def _are_numbers(labels: Iterable[object]) -> bool:
+    return all(str(label).lstrip("-").replace(".", "", 1).isdigit() for label in labels)

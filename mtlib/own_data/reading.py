@@ -1,0 +1,78 @@
+"""Rows as they come: a `Dataset`, a table, or several, as texts and labels one row at a time."""
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pandas
+
+from mtlib.errors import UserError
+from mtlib.rows.labels import known_labels, label_column
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_BATCH = 10_000  # rows that are held at once
+
+
+def texts_and_labels(
+    rows: "Dataset | Iterable[pandas.DataFrame]",
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """The text or the pair of texts of each row, and its label, None where there is none."""
+    feature = label_feature(rows)
+    for batch in _batches(rows):
+        column = label_column(batch)
+        names = [name for name in ("text", "text_pair") if name in batch]
+        for text in itertools.chain(*(batch[name] for name in names)):
+            if not isinstance(text, str):
+                raise UserError(
+                    f"a row has {text!r} for a text; drop such rows, or read them with read_table."
+                )
+        texts = zip(*(batch[name] for name in names), strict=True)
+        if column is None:
+            yield from zip(texts, itertools.repeat(None), strict=False)
+        else:
+            labels = known_labels("a row", batch[column], feature)
+            yield from zip(texts, labels, strict=True)
+
+
+def _batches(rows: "Dataset | Iterable[pandas.DataFrame]") -> Iterator:
+    """The rows in tables, or in dictionaries of columns."""
+    if is_dataset(rows):
+        batches = rows.with_format(None).iter(_BATCH)
+    else:
+        batches = [rows] if isinstance(rows, pandas.DataFrame | str) else rows
+    for batch in batches:
+        if isinstance(batch, str):
+            given = repr(batch)
+        elif "text" not in batch:
+            given = f"columns {', '.join(map(str, batch))}"
+        else:
+            yield batch
+            continue
+        raise UserError(
+            f"the rows are {given}; expected text and label, as read_table(path, text, label) "
+            "makes them."
+        )
+
+
+def is_dataset(rows: object) -> bool:
+    """Whether these rows are a `Dataset`; none can be there where `datasets` is not yet imported.
+
+    Importing it takes a second, which a file of one's own does not need.
+    """
+    datasets = sys.modules.get("datasets")
+    return datasets is not None and isinstance(rows, datasets.Dataset)
+
+
+def label_feature(rows: object) -> object:
+    """The feature of a dataset's labels, which may know the names of classes; else None."""
+    return rows.features.get(label_column(rows.column_names)) if is_dataset(rows) else None
+
+
+def named_labels(labels: Iterable, feature: object) -> list:
+    """The labels, by name where their feature is a `ClassLabel`."""
+    if not hasattr(feature, "int2str"):
+        return list(labels)
+    return [feature.int2str(int(label)) for label in labels]
