@@ -11,12 +11,12 @@ from datasets import Dataset
 
 from mtlib.errors import UserError
 from mtlib.own_data.preparing import OwnSets, Report, prepare
+from mtlib.own_data.reading import Words, listed_words
 from mtlib.own_data.results import Debiased, model_card, save
 from mtlib.own_data.scoring import leans_of_words, predict_sets, score, score_words
 from mtlib.own_data.suspects import suspects
 from mtlib.own_data.training import BASELINE, arms_of, check_bias, train_arms
 from mtlib.paths import make_writable
-from mtlib.rows.folding import phrases_of
 from mtlib.runs.environment import quiet_libraries
 from mtlib.spans import WordSpans
 
@@ -101,25 +101,16 @@ def debias(
     return result
 
 
-def _given_words(words: Iterable[str] | pandas.DataFrame | None) -> tuple[str, ...]:
+def _given_words(words: Words | None) -> tuple[str, ...]:
     """The words to hide, sorted, each once."""
     if words is None:
         return ()
-    if isinstance(words, pandas.DataFrame):
-        words = _column_of_words(words)
-    return tuple(sorted({*phrases_of(words)}))
-
-
-def _column_of_words(table: pandas.DataFrame) -> pandas.Series:
-    if "word" not in table:
-        columns = ", ".join(map(str, table))
-        raise UserError(f"words is a table with {columns}; expected a column word.")
-    if "mask" in table:
+    if isinstance(words, pandas.DataFrame) and "mask" in words:
         raise UserError(
             "words is a table with a column mask, but all words of a table are hidden; give the "
             "words that are marked, such as words.word[words['mask'] == 'x']."
         )
-    return table["word"]
+    return tuple(sorted({*listed_words(words)}))
 
 
 def _default_method(words: Sequence[str], report: Report) -> str:

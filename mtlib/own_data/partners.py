@@ -11,9 +11,9 @@ import pandas
 
 from mtlib.errors import UserError
 from mtlib.own_data.exchanges import EITHER, Suspect, Texts, columns_of, folded_word
-from mtlib.own_data.reading import texts_and_labels
+from mtlib.own_data.reading import Rows, Words, listed_words, texts_and_labels
 from mtlib.own_data.suspects import suspects
-from mtlib.rows.folding import Finder, phrases_of, words_of
+from mtlib.rows.folding import Finder, words_of
 from mtlib.rows.forms import NOT_HIDDEN, kind_of
 
 _MOST_PARTNERS = 3
@@ -28,8 +28,8 @@ _NEAR = 60  # characters on either side of a word in which its neighbours are lo
 
 
 def pool_of(
-    rows,
-    words: str | Iterable[str] | pandas.DataFrame | None,
+    rows: Rows,
+    words: Words | None,
     partners: pandas.DataFrame | None,
 ) -> list[Suspect]:
     """Words to ask about and words to exchange them for, each once."""
@@ -48,8 +48,8 @@ def pool_of(
 
 
 def _tables(
-    rows,
-    words: str | Iterable[str] | pandas.DataFrame | None,
+    rows: Rows,
+    words: Words | None,
     partners: pandas.DataFrame | None,
     asked: Collection[str],
 ) -> Iterator[pandas.DataFrame]:
@@ -68,16 +68,14 @@ def _tables(
         yield suspects(rows, None, 1, words=unknown)
 
 
-def _marks(words: str | Iterable[str] | pandas.DataFrame) -> dict[str, bool]:
+def _marks(words: Words) -> dict[str, bool]:
     """The words to ask about, folded, and whether a person marked them as misleading."""
-    if isinstance(words, pandas.DataFrame) and words.empty:
+    is_table = isinstance(words, pandas.DataFrame)
+    if is_table and words.empty:
         raise UserError("words names no word; leave it out to ask about all suspects.")
-    if not isinstance(words, pandas.DataFrame):
-        return {folded_word(word): True for word in phrases_of(words)}
-    if "word" not in words:
-        columns = ", ".join(map(str, words))
-        raise UserError(f"words is a table with {columns}; expected a column word.")
-    listed = map(folded_word, phrases_of(words["word"]))
+    listed = map(folded_word, listed_words(words))
+    if not is_table:
+        return dict.fromkeys(listed, True)
     if "mask" in words:
         is_marked = [mark in (True, "x", "X") for mark in words["mask"]]
         return dict(zip(listed, is_marked, strict=True))
@@ -158,7 +156,7 @@ class Samples:
         self.all_rows = _Sample(_BACKGROUND if with_background else 0)
         self.n_texts = 1
 
-    def collect(self, rows) -> None:
+    def collect(self, rows: Rows) -> None:
         """Read all rows, once."""
         for texts, label in texts_and_labels(rows):
             self.n_texts = len(texts)
@@ -207,7 +205,7 @@ class Exchange:
 class PartnerChooser:
     """Chooses partners by the neighbours that they have in the sampled texts."""
 
-    def __init__(self, pool: Sequence[Suspect], samples: "Samples"):
+    def __init__(self, pool: Sequence[Suspect], samples: Samples):
         self.pool = pool
         self.samples = samples
         self.contexts = {

@@ -1,24 +1,39 @@
-"""Rows as they come: a `Dataset`, a table, or several, as texts and labels one row at a time."""
+"""Rows and lists of words as they come: a `Dataset`, a table, or several; a list, or a table."""
 
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pandas
 
 from mtlib.errors import UserError
+from mtlib.rows.folding import phrases_of
 from mtlib.rows.labels import known_labels, label_column
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+Rows: TypeAlias = "Dataset | pandas.DataFrame | Iterable[pandas.DataFrame]"
+Words: TypeAlias = "str | Iterable[str] | pandas.DataFrame"
 _BATCH = 10_000  # rows that are held at once
 
 
-def texts_and_labels(
-    rows: "Dataset | Iterable[pandas.DataFrame]",
-) -> Iterator[tuple[tuple[str, ...], object]]:
+def listed_words(words: Words) -> list[str]:
+    """The words and phrases of a list, or of a table's column `word`.
+
+    Raises:
+        UserError: no such column; what is no text, or an empty one.
+    """
+    if isinstance(words, pandas.DataFrame):
+        if "word" not in words:
+            columns = ", ".join(map(str, words))
+            raise UserError(f"words is a table with {columns}; expected a column word.")
+        words = words["word"]
+    return phrases_of(words)
+
+
+def texts_and_labels(rows: Rows) -> Iterator[tuple[tuple[str, ...], object]]:
     """The text or the pair of texts of each row, and its label, None where there is none."""
     feature = label_feature(rows)
     for batch in _batches(rows):
@@ -37,7 +52,7 @@ def texts_and_labels(
             yield from zip(texts, labels, strict=True)
 
 
-def _batches(rows: "Dataset | Iterable[pandas.DataFrame]") -> Iterator:
+def _batches(rows: Rows) -> Iterator:
     """The rows in tables, or in dictionaries of columns."""
     if is_dataset(rows):
         batches = rows.with_format(None).iter(_BATCH)
