@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 Rows: TypeAlias = "Dataset | pandas.DataFrame | Iterable[pandas.DataFrame]"
-Words: TypeAlias = "str | Iterable[str] | pandas.DataFrame"
+Words: TypeAlias = str | Iterable[str] | pandas.DataFrame
 _BATCH = 10_000  # rows that are held at once
 
 
