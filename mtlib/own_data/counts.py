@@ -78,6 +78,7 @@ class Reader:
     """
 
     def __init__(self, kinds: Sequence[str]):
+        self.kinds = kinds
         self.names = Names(kinds)
         self._sees_phrases = "phrase" in kinds
         self._sees_capitals = "capitals" in kinds
@@ -118,6 +119,8 @@ class Reader:
 
 class FinderReader:
     """Reads which of the given words stand in a text, as numbers of names."""
+
+    kinds = ()  # no phrases are made of them
 
     def __init__(self, finder: Finder):
         self.names = Names()

@@ -93,14 +93,14 @@ def suspects(
         )
     if words is None:
         kinds = _known_kinds(kinds)
-        reader, counted_kinds = Reader(kinds), kinds
+        reader = Reader(kinds)
     else:
         kinds = KINDS
-        reader, counted_kinds = FinderReader(Finder(words)), ()
+        reader = FinderReader(Finder(words))
     corpus = _corpus(rows, reader)
     tests = [
         _tested(counts, corpus.base_rates, kinds, min_count)
-        for counts in count(corpus, counted_kinds, min_count)
+        for counts in count(corpus, reader.kinds, min_count)
     ]
     n_tested = sum(int(tested.chosen.sum()) for tested in tests)
     n_tests = max(1, n_tested * len(corpus.labels))
