@@ -68,22 +68,30 @@ def _config(
     given: Mapping[str, object],
     training: Mapping[str, object],
 ) -> OwnTraining:
-    """The settings of an arm: those that are given, else our defaults for own data.
-
-    Our defaults are dropped where the method does not read them; given settings never are.
-    """
+    """What an arm is trained with, checked."""
     _check_settings(method, words, given)
-    defaults = {"alpha": _ALPHA_WITH_WORDS if words else _ALPHA, "bias": _BIAS, "words": words}
-    settings = defaults | given
-    read = effective_settings({"method": method} | settings)
-    settings = {name: value for name, value in settings.items() if name in given or name in read}
+    settings = get_method(method).settings(**_with_defaults(method, words, given))
     training = {name: value for name, value in training.items() if value is not None}
-    model = get_method(method).settings
-    config = OwnTraining(settings=model(**settings), **training).resolved()
+    config = OwnTraining(settings=settings, **training).resolved()
     check_model(config.model)
     check_masking(method, config.settings)
     _check_testbed_only(config.settings)
     return config
+
+
+def _with_defaults(
+    method: str,
+    words: Sequence[str],
+    given: Mapping[str, object],
+) -> dict[str, object]:
+    """The settings that are given, and our defaults for own data.
+
+    Our defaults are dropped where the method does not read them; given settings never are.
+    """
+    alpha = _ALPHA_WITH_WORDS if words else _ALPHA
+    settings = {"alpha": alpha, "bias": _BIAS, "words": words} | given
+    read = effective_settings({"method": method} | settings)
+    return {name: value for name, value in settings.items() if name in given or name in read}
 
 
 def _check_testbed_only(settings: Settings) -> None:
