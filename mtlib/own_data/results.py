@@ -105,25 +105,30 @@ def model_card(
     words: Sequence[str],
     result: Debiased,
 ) -> ModelCard:
+    """What the folder's README.md says of the model."""
     metadata = ModelCardData(library_name="transformers", pipeline_tag="text-classification")
-    by_word = ""
-    if len(result.by_word):
-        columns, lines = words_shown(result.by_word)
-        lines = [columns, ["---"] * len(columns), *lines]
-        table = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-        by_word = _BY_WORD.format(table=table)
-    return ModelCard(
-        _CARD.format(
-            metadata=metadata.to_yaml(),
-            label=METHODS[method].label,
-            model=Path(config.model).name,
-            hidden=_hidden_words(method, words),
-            table="\n".join(map(_card_line, result.table.itertuples())),
-            footer=f"\n{result.footer}\n" if result.footer else "",
-            by_word=by_word,
-            settings=json.dumps(_changed_settings(config), indent=1),
-        )
+    footer = f"\n{result.footer}\n" if result.footer else ""
+    text = _CARD.format(
+        metadata=metadata.to_yaml(),
+        label=METHODS[method].label,
+        model=Path(config.model).name,
+        hidden=_hidden_words(method, words),
+        table="\n".join(map(_card_line, result.table.itertuples())),
+        footer=footer,
+        by_word=_card_of_words(result.by_word),
+        settings=json.dumps(_changed_settings(config), indent=1),
     )
+    return ModelCard(text)
+
+
+def _card_of_words(by_word: pandas.DataFrame) -> str:
+    """The card's table of words; "" where there is none."""
+    if by_word.empty:
+        return ""
+    columns, lines = words_shown(by_word)
+    lines = [columns, ["---"] * len(columns), *lines]
+    table = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    return _BY_WORD.format(table=table)
 
 
 def words_shown(by_word: pandas.DataFrame) -> tuple[list[str], list[list]]:
