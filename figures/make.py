@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from data import followed
-from figures.results import accuracy, id_first, mean_with_interval
 from mtlib.analysis import comparisons
 from mtlib.analysis.claims import claims
-from mtlib.analysis.figures import leans, save, style
+from mtlib.analysis.figures import accuracy, leans, save, style
+from mtlib.analysis.figures.results import id_first, mean_with_interval
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
 

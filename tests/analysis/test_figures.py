@@ -6,7 +6,6 @@ import pandas
 import pytest
 
 from figures import make
-from figures.results import accuracy
 from mtlib.analysis import figures
 from mtlib.analysis.figures import style
 from tests.analysis.test_comparisons import ARMS, make_record, of_two_arms
@@ -25,7 +24,7 @@ def two_arms(compare):
 
 
 def test_every_arm_has_a_mark_for_its_mean_on_every_set(two_arms):
-    figure, text = accuracy(two_arms.frame(), "title")
+    figure, text = figures.accuracy(two_arms.frame(), "title")
     assert [axis.get_title("left") for axis in figure.axes] == [
         "testbed_sentiment (id)", "testbed_contrast (ood)", "testbed_counterfactual (ood)"
     ]  # fmt: skip
@@ -50,7 +49,7 @@ def test_arms_of_a_family_have_its_colour_and_marker_and_stand_once_in_the_legen
 
 def test_intervals_never_leave_0_to_100(compare):
     records = [make_record("fine_tuning", seed, 50, 99 + seed / 2, 50) for seed in range(3)]
-    figure, _ = accuracy(compare(records, ARMS).frame())
+    figure, _ = figures.accuracy(compare(records, ARMS).frame())
     low, high = figure.axes[1].containers[0].lines[2][0].get_segments()[0][:, 0]
     assert high == 100 > low
 
@@ -87,5 +86,5 @@ def test_the_projects_figures_are_saved_with_their_text(tmp_path):
 
 def test_the_readers_own_settings_stay(two_arms):
     before = dict(matplotlib.rcParams)
-    accuracy(two_arms.frame())
+    figures.accuracy(two_arms.frame())
     assert dict(matplotlib.rcParams) == before and isinstance(two_arms.frame(), pandas.DataFrame)
