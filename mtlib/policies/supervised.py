@@ -125,11 +125,11 @@ def log_probabilities(pointer: SpanPointer, tokenizer, rows: list[int], batch: d
     return logarithms.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
 
 
-def marked_spans(spans: TokenSpans, plm: SharedPLM, examples: Dataset) -> list[PointedSpan]:
+def marked_spans(marker: TokenSpans, plm: SharedPLM, examples: Dataset) -> list[PointedSpan]:
     """The spans in the examples, from the first to the last token of each."""
     spans = []
-    for row in spans(plm, examples).examples:
-        numbers = row[spans.column]
+    for row in marker(plm, examples).examples:
+        numbers = row[marker.column]
         for number in sorted(set(numbers) - {0}):
             first = numbers.index(number)
             last = len(numbers) - 1 - numbers[::-1].index(number)
