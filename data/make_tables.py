@@ -31,6 +31,9 @@ suspects is a row, and `arms` are columns: the mean, the range of seeds, and tha
 
 With `own_data`, which maps each data set of `data/results/own_data.csv` to a map of "set rows" to
 words, these are the rows, and `recipes` are the columns.
+
+With `remedies`, a map of the arms of `data/results/remedies.csv` to words, these are the rows. An
+arm with several settings stands at the one that is best on `tuning`, which is not shown.
 """
 
 import re
@@ -73,6 +76,8 @@ def _table(spec: dict) -> pandas.DataFrame:
         return _leans(**spec)
     if "own_data" in spec:
         return _own_data(**spec)
+    if "remedies" in spec:
+        return _remedies(**spec)
     if "measures" in spec:
         return _measures(**spec)
     return _arms(**spec)
@@ -200,6 +205,29 @@ def _own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:
             row = {"in per cent": words, "rows": on_part["n"].iloc[0]}
             rows.append(row | _against_first(by_recipe, recipes))
     return pandas.DataFrame(rows).rename(columns=str.strip)
+
+
+def _remedies(remedies: dict, base: str, columns: dict) -> pandas.DataFrame:
+    """A row for each arm: accuracy, and its difference to `base` over seeds."""
+    records = pandas.read_csv(DATA_DIR / "results" / "remedies.csv", keep_default_na=False)
+    scores = {arm: _at_its_best(records[records["arm"] == arm]) for arm in remedies}
+    rows = []
+    for arm, words in remedies.items():
+        row = {"arm": words}
+        for set_name, column in columns.items():
+            accuracy = scores[arm][set_name]
+            row[column] = f"{accuracy.mean():.1f}"
+            shift = intervals.difference(accuracy, scores[base][set_name], paired=False)
+            row["difference" + " " * len(row)] = "" if arm == base else shift.text()
+        rows.append(row)
+    return pandas.DataFrame(rows).rename(columns=str.strip)
+
+
+def _at_its_best(of_arm: pandas.DataFrame) -> pandas.DataFrame:
+    """Accuracy by seed and set, at the setting with the best mean on `tuning`."""
+    tuned_on = of_arm[of_arm["set"] == "tuning"].groupby("setting")["accuracy"].mean()
+    best = of_arm[of_arm["setting"] == tuned_on.idxmax()]
+    return best.pivot(index="seed", columns="set", values="accuracy")
 
 
 def _leans(leans: dict, arms: dict) -> pandas.DataFrame:

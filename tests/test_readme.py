@@ -22,7 +22,7 @@ MOST_WORDS = {
     "README.md": 900,
     "mtlib/README.md": 1800,
     "notebooks/README.md": 2000,
-    "data/results/REPORT.md": 3650,
+    "data/results/REPORT.md": 3350,
 }
 
 # what follows the program's name
@@ -36,9 +36,9 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", [page for page in MOST_WORDS if (ROOT / page).exists()])
 def test_a_page_that_is_read_to_its_end(page):
-    assert (
-        len([word for word in read(page).split() if word.strip("|-:")]) <= MOST_WORDS[page]
-    )  # no lines of tables
+    seen = re.sub(r"<!--.*?-->", "", read(page), flags=re.S)  # what tables are made of is not
+    words = [word for word in seen.split() if word.strip("|-:")]  # no lines of tables
+    assert len(words) <= MOST_WORDS[page]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

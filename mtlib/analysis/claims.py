@@ -11,6 +11,7 @@ from mtlib.data.yaml_files import load_yaml
 from mtlib.paths import DATA_DIR
 
 MODELS = ("BERT-base", "RoBERTa-base", "BART-base")
+_FLOOR = 2  # points: an arm that is no more above the commonest answer has not learned the set
 _ANSWERS = {intervals.BETTER: "better", intervals.WORSE: "worse", intervals.OPEN: "no"}
 
 
@@ -24,7 +25,9 @@ def claims() -> pandas.DataFrame:
     `mean` is a difference in points. Its interval is Welch's at 95 % over seeds, whatever the
     comparison's own tables have: one rule for all claims, not corrected for their number. A model's
     column has the paper's difference (NaN where the paper has no such cell), and the one named
-    `MODEL?` says whether the interval excludes it. `n` is 0 where nothing was run.
+    `MODEL?` says whether the interval excludes it, or "floor" where neither arm is more than two
+    points better than always giving the commonest label, which refutes nothing. `n` is 0 where
+    nothing was run.
     """
     entries = load_yaml((DATA_DIR / "paper" / "claims.yaml").read_text(encoding="utf-8"))["claims"]
     rows = [_judged(measured_on, **entry) for entry in entries for measured_on in entry["sets"]]
@@ -80,15 +83,19 @@ def _judged(
         comparison: the one with both arms, or the two that have `arm` and `base`.
     """
     set_name, _, measure = measured_on.partition(" ")
+    by_label = measure == "balanced"
     names = [comparison] if isinstance(comparison, str) else comparison
     shift = intervals.Difference(float("nan"), None, None, 0)
+    at_floor = False
     if names:
-        scores = _scores(names[0], arm, set_name, measure)
-        base_scores = _scores(names[-1], base, set_name, measure)
-        shift = intervals.difference(scores, base_scores, paired=False)
+        runs = _runs(names[0], arm, set_name)
+        base_runs = _runs(names[-1], base, set_name)
+        measure = measure or "accuracy"
+        shift = intervals.difference(runs[measure], base_runs[measure], paired=False)
+        at_floor = _at_floor(runs) and _at_floor(base_runs)
     row = {
         "than": than,
-        "on": COLUMNS[set_name] + (", mean over labels" if measure else ""),
+        "on": COLUMNS[set_name] + (", mean over labels" if by_label else ""),
         "set": set_name,
         "setting": setting,
         "report": report if isinstance(report, bool) else measured_on in report,
@@ -96,16 +103,27 @@ def _judged(
         "verdict": intervals.verdict(shift),
     }
     for model in MODELS:
-        effect = None if measure else difference("Mask-tuning", paper, set_name, model)
+        effect = None if by_label else difference("Mask-tuning", paper, set_name, model)
         row[model] = effect
-        row[f"{model}?"] = intervals.claim(shift, effect) if shift.n else ""
+        row[f"{model}?"] = _excludes(shift, effect, at_floor)
     return row
 
 
-def _scores(comparison: str, arm: str, set_name: str, measure: str) -> pandas.Series:
+def _excludes(shift: intervals.Difference, effect: float | None, at_floor: bool) -> str:
+    if shift.n == 0:
+        return ""
+    answer = intervals.claim(shift, effect)
+    return "floor" if answer and at_floor else answer
+
+
+def _at_floor(runs: pandas.DataFrame) -> bool:
+    return runs["accuracy"].mean() <= runs["majority"].mean() + _FLOOR
+
+
+def _runs(comparison: str, arm: str, set_name: str) -> pandas.DataFrame:
     scores = _frame(comparison)
     chosen = scores[(scores["arm"] == arm) & (scores["set"] == set_name)]
-    return chosen.set_index("seed")[measure or "accuracy"]
+    return chosen.set_index("seed")
 
 
 @cache
