@@ -26,6 +26,7 @@ _MODULES = {
     "mtlib.folding": ("mtlib.rows.folding",),
     "mtlib.cells": ("mtlib.rows.cells",),
     "mtlib.marking": ("mtlib.spans",),
+    "mtlib.policies.suspect_tags": ("mtlib.own_data.parts_of_speech",),
 }
 
 

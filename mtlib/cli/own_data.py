@@ -111,7 +111,7 @@ def _found(
     attrs = table.attrs
     table = _each_once(table)
     if nouns:
-        from mtlib.policies.suspect_tags import nouns_first
+        from mtlib.own_data.parts_of_speech import nouns_first
 
         table = first_of_labels(nouns_first(table), top)
     table = table.sort_values("label", kind="stable").reset_index(drop=True)

@@ -17,8 +17,8 @@ from mtlib.errors import UserError
 from mtlib.own_data import counts as counting
 from mtlib.own_data.conflicts import conflicts
 from mtlib.own_data.counts import Corpus, Reader
+from mtlib.own_data.parts_of_speech import in_context, nouns_first
 from mtlib.own_data.suspects import KINDS, suspects
-from mtlib.policies.suspect_tags import in_context, nouns_first
 from mtlib.rows.folding import words_of
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans

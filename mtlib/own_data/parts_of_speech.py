@@ -40,19 +40,19 @@ def in_context(word: str, example: str) -> tuple[str, tuple[int, int]]:
     Raises:
         UserError: the word does not stand in its example.
     """
-    place = _place(word, example)
-    start = max(0, place.start - _CONTEXT)
-    text = example[start : place.end + _CONTEXT]
-    return text, (place.start - start, place.end - start)
+    found = _first_place(word, example)
+    start = max(0, found.start - _CONTEXT)
+    text = example[start : found.end + _CONTEXT]
+    return text, (found.start - start, found.end - start)
 
 
-def _place(word: str, example: str) -> Found:
-    for place in Finder(word).places(example):
-        return place
+def _first_place(word: str, example: str) -> Found:
+    for found in Finder(word).places(example):
+        return found
     folded = fold(word)
-    for place in Finder().places(example):  # "bar" is counted in "foo_bar", though not found alone
-        if place.folded == folded:
-            return place
+    for found in Finder().places(example):  # "bar" is counted in "foo_bar", though not found alone
+        if found.folded == folded:
+            return found
     raise UserError(
         f"the example of the word {word!r} is {reprlib.repr(example)}, where it does not stand; "
         "expected a table as mtlib.suspects makes it."
