@@ -238,8 +238,8 @@ def _leans(leans: dict, arms: dict) -> pandas.DataFrame:
         for group, words in groups.items():
             row = {"points (following minus control)": words}
             for arm, name in arms.items():
-                of_arm = lines[(lines["data"] == data) & (lines["arm"] == arm)]
-                row[name] = _followed(of_arm, group)
+                arm_lines = lines[(lines["data"] == data) & (lines["arm"] == arm)]
+                row[name] = _followed(arm_lines, group)
             rows.append(row)
     return pandas.DataFrame(rows)
 
@@ -249,13 +249,13 @@ def _followed(lines: pandas.DataFrame, group: str) -> str:
     if lines.empty:
         return ""
     if group == "auroc":
-        of_seeds = followed.auroc_by_seed(lines)
-        return f"{of_seeds.mean():.1f} (seeds {_range(of_seeds, 1)})"
-    of_group = lines[lines["group"] == group]
-    of_seeds = followed.by_seed(of_group)
-    of_words = followed.by_word(of_group)["leans"]
-    mean = round(of_seeds.mean())  # a whole number, so that there is no -0
-    return f"{mean} (seeds {_range(of_seeds)}; words {_range(of_words)})"
+        by_seed = followed.auroc_by_seed(lines)
+        return f"{by_seed.mean():.1f} (seeds {_range(by_seed, 1)})"
+    group_lines = lines[lines["group"] == group]
+    by_seed = followed.by_seed(group_lines)
+    by_word = followed.by_word(group_lines)["leans"]
+    mean = round(by_seed.mean())  # a whole number, so that there is no -0
+    return f"{mean} (seeds {_range(by_seed)}; words {_range(by_word)})"
 
 
 def _range(values: pandas.Series, decimals: int = 0) -> str:

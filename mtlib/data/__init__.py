@@ -1,1 +1,1 @@
-"""Where the paper's data comes from, how it is read, and how answers are scored."""
+"""Where the paper's data comes from, how it is read, and how predictions are scored."""

@@ -173,7 +173,8 @@ def _read_entry(file: str, name: str, fields: object, model: type[NamedEntry]) -
 def _described(error: ValidationError) -> str:
     """What is wrong with an entry, in half a sentence; a misspelt field before a missing one."""
     errors = error.errors(include_url=False)
-    first = next((found for found in errors if found["type"] == "extra_forbidden"), errors[0])
+    misspelt = [problem for problem in errors if problem["type"] == "extra_forbidden"]
+    first = (misspelt or errors)[0]
     field = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return f"the field {field!r} is missing"

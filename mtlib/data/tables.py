@@ -116,8 +116,8 @@ class TableFile:
         """The texts of a batch's cells, without the rows that lack one."""
         texts = {}
         for name, column, values in zip(self.names, self.columns, batch.values, strict=True):
-            place = f"{self.path}, column {column!r}, {row}"
-            texts[name] = cell_texts(values, place, batch.numbers)
+            where = f"{self.path}, column {column!r}, {row}"
+            texts[name] = cell_texts(values, where, batch.numbers)
         table = pandas.DataFrame(texts, dtype=object)
         no_text = (table[[*self.texts]] == "").any(axis=1)
         self.dropped["text"] += int(no_text.sum())

@@ -298,11 +298,11 @@ def _embedded_tokens(plm: SharedPLM, texts: Sequence[str]) -> list[_Embedded]:
     ordinary = ~batch.pop("special_tokens_mask").bool()  # (batch, seq): no padding either
     output = plm.trunk(**plm.inputs(batch.to(plm.device)), return_dict=True)
     states = normalize(output.last_hidden_state.float(), dim=-1).cpu()  # (batch, seq, hidden)
-    found = []
+    embedded = []
     for ids, vectors, kept in zip(batch["input_ids"].cpu(), states, ordinary, strict=True):
         tokens = plm.tokenizer.convert_ids_to_tokens(ids[kept].tolist())
-        found.append(_Embedded(tokens, vectors[kept]))
-    return found
+        embedded.append(_Embedded(tokens, vectors[kept]))
+    return embedded
 
 
 def is_part(inner: list[str], outer: list[str]) -> bool:

@@ -66,8 +66,8 @@ class DoubleValidated(Objective):
         chosen = torch.where(rejected[:, None], original_ids, batch["input_ids"])  # (batch, seq)
         logits = plm.classify(batch | {"input_ids": chosen})
         losses = cross_entropy(logits.float(), batch["labels"], reduction="none")  # (batch,)
-        parts = {"ft_loss": losses.mean(), "n_rejected": rejected.sum()}
-        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
+        components = {"ft_loss": losses.mean(), "n_rejected": rejected.sum()}
+        return ObjectiveOutput(components, {"ft_loss": 1.0}, logits)
 
 
 original_and_refilled = one_stage(OriginalAndRefilled)

@@ -81,12 +81,12 @@ class LearnedMixin(ReadsBias):
         bias = batch["bias_log_probabilities"]  # (batch, classes)
         labels = batch["labels"]
         misled = (bias.argmax(-1) != labels).float()  # (batch,)
-        parts = learned_mixin_losses(states.logits, bias, labels, gate)
-        parts["gate"] = gate.detach().mean()
-        parts["misled"] = misled.mean()
-        parts["gate_misled"] = (gate.detach() * misled).mean()
+        components = learned_mixin_losses(states.logits, bias, labels, gate)
+        components["gate"] = gate.detach().mean()
+        components["misled"] = misled.mean()
+        components["gate_misled"] = (gate.detach() * misled).mean()
         weights = {"ft_loss": 1.0, "entropy": self.entropy_weight}
-        return ObjectiveOutput(parts, weights, states.logits)
+        return ObjectiveOutput(components, weights, states.logits)
 
 
 def reweight_loss(logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor) -> Tensor:

@@ -111,10 +111,10 @@ class DependencyParsing(Objective):
         require_built(self, self.arc)
         heads = batch["heads"]  # (batch, words)
         parse = self.parse(plm, batch)
-        parts = parsing_losses(*parse, heads, batch["relations"])
+        components = parsing_losses(*parse, heads, batch["relations"])
         correct = parse.arc_scores.argmax(-1) == heads  # (batch, words)
-        parts["share_right_heads"] = correct[heads != NO_WORD].float().mean()
-        return ObjectiveOutput(parts, {"arc_loss": 1.0, "relation_loss": 1.0})
+        components["share_right_heads"] = correct[heads != NO_WORD].float().mean()
+        return ObjectiveOutput(components, {"arc_loss": 1.0, "relation_loss": 1.0})
 
     def parse(self, plm: SharedPLM, batch: dict) -> Parse:
         """The scores of a batch with `words` and gold `heads`.

@@ -116,8 +116,8 @@ class ProductOfExperts(Objective):
         else:
             loss = debiased_focal_loss(logits, bias_logits, labels, self.focus)
         bias_loss = cross_entropy(bias_logits.float(), labels, self.class_weights)
-        parts = {"ft_loss": loss, "bias_loss": bias_loss}
-        return ObjectiveOutput(parts, {"ft_loss": 1.0, "bias_loss": 1.0}, logits)
+        components = {"ft_loss": loss, "bias_loss": bias_loss}
+        return ObjectiveOutput(components, {"ft_loss": 1.0, "bias_loss": 1.0}, logits)
 
 
 def product_of_experts(

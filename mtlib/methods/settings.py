@@ -207,8 +207,8 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
         loss = self.classification
         if loss in [*LOSSES]:  # a grid asks before the value is checked: it may be unhashable
             reason = f"classification is {loss!r}, which does not read it"
-            of_losses = ProductOfExpertsSettings.model_fields.keys()
-            ignored |= dict.fromkeys(of_losses - LOSSES[loss].model_fields.keys(), reason)
+            all_names = ProductOfExpertsSettings.model_fields.keys()  # of any of the losses
+            ignored |= dict.fromkeys(all_names - LOSSES[loss].model_fields.keys(), reason)
         if loss in CLASSIFICATION_VARIANTS:
             reason = f"classification is {loss!r}, which compares a text with its refilled copy"
             ignored["classifier_reads"] = reason

@@ -71,12 +71,12 @@ class TwoViews(Objective):
         batch = self.sample(plm, batch)
         logits = plm.classify(batch)  # (batch, num_labels)
         cut_logits = self.classify_cut(plm, batch)  # (batch, num_labels)
-        parts = {
+        components = {
             "ft_loss": fine_tuning_loss(logits, batch["labels"]),
             "cut_loss": fine_tuning_loss(cut_logits, batch["labels"]),
             "divergence": jensen_shannon(logits, cut_logits),
         }
-        return ObjectiveOutput(parts, dict.fromkeys(parts, 1.0), logits)
+        return ObjectiveOutput(components, dict.fromkeys(components, 1.0), logits)
 
 
 class SpanCutoff(TwoViews):
@@ -138,16 +138,16 @@ def embedding_layers(plm: SharedPLM) -> list[nn.Module]:
         UserError: they are not where the known families have them.
     """
     trunk = plm.trunk
-    parts = [trunk.encoder, trunk.decoder] if plm.config.is_encoder_decoder else [trunk]
-    found = []
-    for part in parts:
-        of_bert = getattr(part, "embeddings", None)
-        of_bart = getattr(part, "layernorm_embedding", None)
-        found.append(of_bert if of_bart is None else of_bart)
-    if None in found:
+    coders = [trunk.encoder, trunk.decoder] if plm.config.is_encoder_decoder else [trunk]
+    layers = []
+    for coder in coders:
+        of_bert = getattr(coder, "embeddings", None)
+        # BART's embedding layer ends with a layer norm
+        layers.append(getattr(coder, "layernorm_embedding", of_bert))
+    if None in layers:
         message = f"SpanCutoff does not know where {type(trunk).__name__} keeps its embedding layer"
         raise UserError(f"{message}; try BERT.")
-    return found
+    return layers
 
 
 class HiddenCut(TwoViews):

@@ -202,8 +202,8 @@ def configure(task: str, method: str, **values) -> RunConfig:
             _check_not_given(method, name, value)
     given = {name: value for name, value in values.items() if value is not None}
     model = get_method(method).settings
-    of_method = {name: given.pop(name) for name in model.model_fields if name in given}
-    settings = model(**of_method)
+    method_values = {name: given.pop(name) for name in model.model_fields if name in given}
+    settings = model(**method_values)
     return _with_defaults(RunConfig(task=task, method=method, settings=settings, **given))
 
 

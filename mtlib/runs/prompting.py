@@ -135,8 +135,8 @@ def evaluate(
 def _scores_by_scoring(prompt: "GapPrompt | CausalPrompt", texts: list[dict]) -> dict[str, Tensor]:
     """The scores of the answers as they are, and calibrated, `(n, answers)` each."""
     scores = prompt.scores(texts)  # (n, answers)
-    of_nothing = prompt.scores([dict.fromkeys(texts[0], _NOTHING)])  # (1, answers)
-    return {prompt.scoring: scores, "calibrated": scores - of_nothing}
+    scores_of_nothing = prompt.scores([dict.fromkeys(texts[0], _NOTHING)])  # (1, answers)
+    return {prompt.scoring: scores, "calibrated": scores - scores_of_nothing}
 
 
 def _logits(set_name: str, scores: Tensor) -> np.ndarray:
