@@ -221,7 +221,7 @@ def test_calibration_takes_away_the_score_where_the_text_says_nothing():
         - plain_score(model, tokenizer, QUESTION, ROWS, {"text": "N/A"}, answer)
         for answer in QUESTION.answers
     ]
-    scorings = prompting._scorings(prompt, [{"text": TEXTS[1]}])
+    scorings = prompting._scores_by_scoring(prompt, [{"text": TEXTS[1]}])
     assert scorings["calibrated"][0].tolist() == pytest.approx(expected, abs=1e-4)
 
 
