@@ -25,9 +25,8 @@ import pandas
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mtlib.analysis import frame as frames
 from mtlib.analysis import intervals, paper
-from mtlib.analysis.frame import cells, frame, plain_tables  # noqa: F401  # public here too
+from mtlib.analysis.frame import frame, values_by_column
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.data.yaml_files import load_yaml
@@ -37,8 +36,8 @@ from mtlib.runs.config import changed_settings, settings_of
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.records import read_records
 
-# points behind the base in distribution, above which nothing is said of an arm elsewhere
-BEHIND = 2.0
+# an arm that is more points behind the base in distribution gets no verdict out of distribution
+MAX_BEHIND = 2.0
 _RESULTS = DATA_DIR / "results"
 
 
@@ -95,7 +94,7 @@ class Comparison(BaseModel):
     @property
     def paths(self) -> list[Path]:
         """Of its records."""
-        return [_place(Path(name)) for name in self.records]
+        return [_records_file(Path(name)) for name in self.records]
 
     @cached_property
     def runs(self) -> list[tuple[str, dict]]:
@@ -104,8 +103,9 @@ class Comparison(BaseModel):
         Raises:
             UserError: two runs of an arm have the same seed, or are unlike in more than it.
         """
-        found = self._one_a_seed(self._candidates())
-        found = _best_tuned(found) if self.tuned else found
+        found = self._one_per_seed(self._candidates())
+        if self.tuned:
+            found = _best_tuned(found)
         self._check_alike(found)
         arms = list(self.arms)
         found.sort(key=lambda run: (arms.index(run.arm), [*map(_sort_key, run.by)], run.seed))
@@ -113,13 +113,16 @@ class Comparison(BaseModel):
 
     def frame(self) -> pandas.DataFrame:
         """A line for each run and set: see `frame`. With `examples` `auroc` too."""
-        arms, records = zip(*self.runs, strict=True) if self.runs else ((), ())
-        scores = frames.frame(records, arms)
+        arms = [arm for arm, _ in self.runs]
+        records = [record for _, record in self.runs]
+        scores = frame(records, arms)
         scores = scores.assign(**{name: None for name in self.by if name not in scores})
         if self.examples is not None:
-            kept = pandas.DataFrame(self._kept["auroc"])
-            scores = scores.merge(kept, how="left", on=["identity", "set"])
-        return scores[scores["set"].isin(self.sets)].reset_index(drop=True) if self.sets else scores
+            auroc = pandas.DataFrame(self._example_results["auroc"])
+            scores = scores.merge(auroc, how="left", on=["identity", "set"])
+        if self.sets:
+            scores = scores[scores["set"].isin(self.sets)].reset_index(drop=True)
+        return scores
 
     @property
     def tasks(self) -> list[str]:
@@ -152,8 +155,8 @@ class Comparison(BaseModel):
 
         `measure`: "accuracy" (of the edited halves in sets of pairs) or "both" halves.
         """
-        kept = pandas.DataFrame(self._kept["bootstrap"])
-        return kept[kept["measure"] == measure].drop(columns="measure")
+        results = pandas.DataFrame(self._example_results["bootstrap"])
+        return results[results["measure"] == measure].drop(columns="measure")
 
     def table(self, task: str | None = None) -> pandas.DataFrame:
         """What a person reads, of one task (default: the first).
@@ -164,10 +167,11 @@ class Comparison(BaseModel):
         interval excludes that.
         """
         task = task or self.tasks[0]
-        scores, shifts = self._of_task(self.frame(), task), self._of_task(self.differences(), task)
-        table = self._means(scores)
-        for line in shifts[shifts["change"] == ""].to_dict("records"):
-            row, base_row = self._row_of(line, "arm"), self._row_of(line, "base")
+        differences = self._of_task(self.differences(), task)
+        table = self._means(self._of_task(self.frame(), task))
+        for line in differences[differences["change"] == ""].to_dict("records"):
+            row = self._row_of(line, "arm")
+            base_row = self._row_of(line, "base")
             in_paper = pandas.notna(line["paper"])
             if line["kind"] == "ood" or in_paper:
                 seeds = table.loc[[row, base_row], "seeds"].max()
@@ -175,14 +179,17 @@ class Comparison(BaseModel):
             if in_paper:
                 judged = f"{line['paper']:+.1f}: {line['claim']}"
                 table.loc[row, f"the paper's effect on {line['set']}?"] = judged
-        gaps = table.columns[table.isna().any()]
-        return table.assign(**table[gaps].astype(object).fillna("")).reset_index()
+        with_gaps = table.columns[table.isna().any()]
+        filled = table[with_gaps].astype(object).fillna("")  # a column of numbers holds no ""
+        return table.assign(**filled).reset_index()
 
     def table_of_changes(self, task: str | None = None) -> pandas.DataFrame:
         """A row for each of `changes` and value of `by`: seeds, differences, 95 % intervals."""
-        shifts, rows = self.differences(), []
-        shifts = shifts[(shifts["change"] != "") & (shifts["task"] == (task or self.tasks[0]))]
-        groups = shifts.groupby(["change", *self.by], sort=False, dropna=False)
+        task = task or self.tasks[0]
+        differences = self.differences()
+        of_changes = differences[(differences["change"] != "") & (differences["task"] == task)]
+        groups = of_changes.groupby(["change", *self.by], sort=False, dropna=False)
+        rows = []
         for values, of_change in groups:
             row = dict(zip(("change", *self.by), values, strict=True))
             row["seeds"] = of_change["n"].max()
@@ -196,40 +203,37 @@ class Comparison(BaseModel):
     def _differences_of(self, scores: pandas.DataFrame, pairs: Sequence[tuple]) -> Iterator[dict]:
         """Of the scores of one cell: a line for each pair of arms and each set that both have."""
         groups = scores.groupby(["arm", "set"])
-        by_arm = {key: runs.set_index("seed")["accuracy"] for key, runs in groups}
+        accuracies = {key: runs.set_index("seed")["accuracy"] for key, runs in groups}
         kinds = dict(zip(scores["set"], scores["kind"], strict=True))
-        in_distribution = _Bar(0.95, frozenset())
-        outside = _Bar(self._level_outside(kinds), frozenset(self._behind(scores)))
+        level_outside = self._level_outside(kinds)
+        behind = self._behind(scores)
         for (change, arm, base), (name, kind) in itertools.product(pairs, kinds.items()):
-            if (arm, name) not in by_arm or (base, name) not in by_arm:
+            if (arm, name) not in accuracies or (base, name) not in accuracies:
                 continue
-            bar = outside if kind == "ood" else in_distribution
-            if change:
-                bar = bar._replace(level=0.95)
-            shift = intervals.difference(
-                by_arm[arm, name], by_arm[base, name], self.paired, bar.level
+            outside = kind == "ood"
+            level = level_outside if outside and not change else 0.95
+            measured = intervals.difference(
+                accuracies[arm, name], accuracies[base, name], self.paired, level
             )
-            named = {"change": change, "arm": arm, "base": base, "set": name, "kind": kind}
-            yield named | self._judged(shift, arm, base, name, bar)
+            obstacle = "behind in distribution" if outside and behind & {arm, base} else ""
+            effect = self._paper_effect(arm, base, name)
+            yield {
+                "change": change,
+                "arm": arm,
+                "base": base,
+                "set": name,
+                "kind": kind,
+                **asdict(measured),
+                "level": level,
+                "verdict": intervals.verdict(measured, obstacle),
+                "paper": effect,
+                "claim": intervals.claim(measured, effect, obstacle),
+            }
 
     def _level_outside(self, kinds: dict[str, str]) -> float:
         """The level of an interval on a set out of distribution."""
         sets = [name for name, kind in kinds.items() if kind == "ood"]
         return 1 - 0.05 / len(sets) if self.corrected and sets else 0.95
-
-    def _judged(
-        self, shift: Difference, arm: str, base: str, set_name: str, bar: "_Bar"
-    ) -> dict[str, object]:
-        """A difference with its verdict, and the paper's with its own."""
-        obstacle = "behind in distribution" if bar.behind & {arm, base} else ""
-        effect = self._effect(arm, base, set_name)
-        return {
-            **asdict(shift),
-            "level": bar.level,
-            "verdict": intervals.verdict(shift, obstacle),
-            "paper": effect,
-            "claim": intervals.claim(shift, effect, obstacle),
-        }
 
     def _of_task(self, lines: pandas.DataFrame, task: str) -> pandas.DataFrame:
         """The lines of one task, with the values of `by` in words."""
@@ -244,7 +248,7 @@ class Comparison(BaseModel):
         for name in ("rates", "precision"):
             if scores[name].nunique() > 1:
                 table[name] = grouped[name].agg(_all_values)
-        for title, values in cells(scores, self.measures).items():
+        for title, values in values_by_column(scores, self.measures).items():
             by_row = values.groupby([scores[name] for name in rows])
             table[title] = by_row.agg(lambda accuracies: round(fmean(accuracies), 1))
         return table
@@ -253,14 +257,14 @@ class Comparison(BaseModel):
         """The row of a difference's arm or base in the table."""
         return tuple(line[name] for name in (arm, *self.by)) if self.by else line[arm]
 
-    def _behind(self, here: pandas.DataFrame) -> set[str]:
-        """The arms that are too far behind the base in distribution, by the scores of one task."""
-        inside = here[here["kind"] == "id"]
+    def _behind(self, scores: pandas.DataFrame) -> set[str]:
+        """The arms that are too far behind the base in distribution, by the scores of one cell."""
+        inside = scores[scores["kind"] == "id"]
         by_arm = inside.groupby(["arm", "seed"])["accuracy"].mean().unstack("arm")
         if self.base not in by_arm:
             return set()
         behind = -by_arm.sub(by_arm[self.base], axis="index").mean()
-        return {*behind.index[behind > BEHIND]}
+        return {*behind.index[behind > MAX_BEHIND]}
 
     # --- runs ---
 
@@ -271,11 +275,12 @@ class Comparison(BaseModel):
             config = record["config"]
             arm = None if record.get("diverged") else self._arm_of(config)
             if arm is not None:
-                by, tuned = _values(config, self.by), _values(config, self.tuned)
+                by = _values(config, self.by)
+                tuned = _values(config, self.tuned)
                 found.append(_Run(config["task"], arm, by, tuned, config["seed"], record))
         return found
 
-    def _one_a_seed(self, runs: Sequence["_Run"]) -> list["_Run"]:
+    def _one_per_seed(self, runs: Sequence["_Run"]) -> list["_Run"]:
         """Of two runs with one seed the one that is scored on more sets.
 
         A run on dev data alone gives way to the whole one.
@@ -287,7 +292,8 @@ class Comparison(BaseModel):
             if other is run:
                 continue
             if len(other.record["metrics"]) == len(run.record["metrics"]):
-                config, other_config = run.record["config"], other.record["config"]
+                config = run.record["config"]
+                other_config = other.record["config"]
                 differing = [name for name in config if config[name] != other_config.get(name)]
                 raise UserError(
                     f"comparison {self.name}: two runs of {run.arm} have seed {run.seed}; they "
@@ -298,7 +304,7 @@ class Comparison(BaseModel):
 
     def _check_alike(self, runs: Sequence["_Run"]) -> None:
         """Raise `UserError` unless the runs of each cell agree in all but the seed."""
-        for cell in _cells(runs).values():
+        for cell in _by_cell(runs).values():
             first, *others = cell
             for run in others:
                 if difference := _first_difference(first.record, run.record):
@@ -319,7 +325,7 @@ class Comparison(BaseModel):
                 return arm
         return None
 
-    def _effect(self, arm: str, base: str, set_name: str) -> float | None:
+    def _paper_effect(self, arm: str, base: str, set_name: str) -> float | None:
         """The paper's difference in points, where it has both."""
         rows = self.paper
         if {arm, base} <= rows.keys():
@@ -327,7 +333,7 @@ class Comparison(BaseModel):
         return None
 
     @cached_property
-    def _kept(self) -> dict[str, list[dict]]:
+    def _example_results(self) -> dict[str, list[dict]]:
         """What the file `examples` holds: lines of a table, as "auroc" and as "bootstrap"."""
         return json.loads((_RESULTS / self.examples).read_text())
 
@@ -348,17 +354,6 @@ class _Run(NamedTuple):
         return self.task, self.arm, self.by
 
 
-class _Bar(NamedTuple):
-    """What a difference on a set is judged by.
-
-    `level` of its interval, and the arms that are `behind` in distribution, of which nothing is
-    said.
-    """
-
-    level: float
-    behind: frozenset[str]
-
-
 def names() -> dict[str, str]:
     """Every comparison in `data/comparisons` with the line that says what it is about."""
     return {name: entry["about"] for name, entry in _declared().items()}
@@ -377,14 +372,16 @@ def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
     declared = _declared()
     if name not in declared:
         raise UserError(f"comparison is {name!r}; {one_of(name, declared)}")
-    given = {"name": name} | ({"records": tuple(map(str, records))} if records else {})
+    fields = declared[name] | {"name": name}
+    if records:
+        fields["records"] = tuple(map(str, records))
     try:
-        return Comparison(**declared[name] | given)
+        return Comparison(**fields)
     except ValidationError as error:
         raise UserError(f"comparison {name} in data/comparisons: {error}") from error
 
 
-def _cells(runs: Iterable[_Run]) -> dict[tuple, list[_Run]]:
+def _by_cell(runs: Iterable[_Run]) -> dict[tuple, list[_Run]]:
     by_cell: dict[tuple, list[_Run]] = {}
     for run in runs:
         by_cell.setdefault(run.cell, []).append(run)
@@ -397,7 +394,7 @@ def _best_tuned(runs: Sequence[_Run]) -> list[_Run]:
     Settings that were run with fewer seeds than others are out. Of equally good ones the lowest.
     """
     best = {}
-    for cell, members in _cells(runs).items():
+    for cell, members in _by_cell(runs).items():
         tried = defaultdict(list)
         for run in members:
             tried[run.tuned].append(_dev_accuracy(run.record))
@@ -416,14 +413,15 @@ def _first_difference(record: dict, other: dict) -> tuple[str, object, object] |
 
     Of the data only sets that both have count: one may be scored on more than the other.
     """
-    values, other_values = _decisive(record), _decisive(other)
+    values = _fixed_values(record)
+    other_values = _fixed_values(other)
     for name, value in values.items():
         if name in other_values and value != other_values[name]:
             return name, value, other_values[name]
     return None
 
 
-def _decisive(record: dict) -> dict[str, object]:
+def _fixed_values(record: dict) -> dict[str, object]:
     """What a run's numbers depend on beside its seed, by name.
 
     A setting that a record lacks has its default. The sets that it is scored on count by their
@@ -447,8 +445,11 @@ def _decisive(record: dict) -> dict[str, object]:
 
 def _dev_accuracy(record: dict) -> float:
     """On what settings may be chosen by: held-out training examples, or else the task's dev set."""
-    metrics, config = record["metrics"], record["config"]
-    name = HELD_OUT if HELD_OUT in metrics else get_task(config["task"]).dev_set(config["source"])
+    config = record["config"]
+    metrics = record["metrics"]
+    name = HELD_OUT
+    if name not in metrics:
+        name = get_task(config["task"]).dev_set(config["source"])
     return metrics[name]["accuracy"]
 
 
@@ -459,18 +460,18 @@ def _declared() -> dict[str, dict]:
     A name with a dot holds parts that several share.
     """
     entries: dict[str, dict] = {}
-    stands_in: dict[str, str] = {}
+    file_of: dict[str, str] = {}
     for file in sorted((DATA_DIR / "comparisons").glob("*.yaml")):
         for name, entry in _read_file(file).items():
             if name.startswith("."):
                 continue
             if name in entries:
                 raise UserError(
-                    f"data/comparisons: {name!r} stands twice, in {stands_in[name]} and again in "
+                    f"data/comparisons: {name!r} stands twice, in {file_of[name]} and again in "
                     f"{file.name}; rename one of them."
                 )
             entries[name] = entry
-            stands_in[name] = file.name
+            file_of[name] = file.name
     return entries
 
 
@@ -482,7 +483,7 @@ def _read_file(file: Path) -> dict[str, dict]:
         raise UserError(f"data/comparisons/{file.name} cannot be read: {reason}.") from error
 
 
-def _place(path: Path) -> Path:
+def _records_file(path: Path) -> Path:
     return path if path.suffix or path.is_dir() else _RESULTS / f"{path}.jsonl.gz"
 
 

@@ -61,19 +61,21 @@ def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
     tables = {}
     for heading, group in scores.groupby(_HEADING):
         table = group.groupby("arm", sort=False)["seed"].nunique().rename("seeds").to_frame()
-        for title, values in cells(group, ("accuracy", "original", "consistency")).items():
+        for title, values in values_by_column(
+            group, ("accuracy", "original", "consistency")
+        ).items():
             table[title] = values.groupby(group["arm"]).agg(_mean_and_deviation)
         tables[" · ".join(heading)] = table.fillna("not run").reset_index()
     return tables
 
 
-def cells(scores: pandas.DataFrame, measures: Sequence[str]) -> dict[str, pandas.Series]:
-    """The values of each measure on each set that has it.
+def values_by_column(scores: pandas.DataFrame, shown: Sequence[str]) -> dict[str, pandas.Series]:
+    """The values of each measure in `shown` on each set that has it.
 
     The key is the title of a column: the set, and the measure where it is not accuracy.
     """
     columns = {}
-    for set_name, measure in itertools.product(dict.fromkeys(scores["set"]), measures):
+    for set_name, measure in itertools.product(dict.fromkeys(scores["set"]), shown):
         values = scores.loc[scores["set"] == set_name, measure].dropna()
         if len(values):
             title = set_name if measure == "accuracy" else f"{set_name} {measure}"

@@ -33,7 +33,7 @@ def tables(
             "of any runs"
         ),
     ] = None,
-    every: Annotated[
+    only_list: Annotated[
         bool, typer.Option("--list", help="only name the comparisons, with a line each")
     ] = False,
     form: Annotated[
@@ -53,15 +53,12 @@ def tables(
         python -m mtlib tables ablations decisive
         python -m mtlib tables --records runs
     """
-    from mtlib.analysis import comparisons
-    from mtlib.runs.records import read_records
-
     names = names or []
-    if every:
+    if only_list:
         _print_names(form)
         return
     if records and not names:
-        _print_plain(comparisons.frame(read_records(records)), form)
+        _print_plain(records, form)
         return
     chosen = _comparisons(names, records or ())
     if "claims" in names:
@@ -123,13 +120,15 @@ def _print_comparison(comparison: "Comparison", form: Form) -> None:
         _print(comparison.table_of_changes(task), form, f"{heading}: other differences, in points")
 
 
-def _print_plain(scores: "pandas.DataFrame", form: Form) -> None:
-    from mtlib.analysis import comparisons
+def _print_plain(records: Sequence[Path], form: Form) -> None:
+    from mtlib.analysis.frame import frame, plain_tables
+    from mtlib.runs.records import read_records
 
+    scores = frame(read_records(records))
     if form == "csv":
         _print(scores, form)
         return
-    for heading, table in comparisons.plain_tables(scores).items():
+    for heading, table in plain_tables(scores).items():
         _print(table, form, heading)
 
 

@@ -28,7 +28,7 @@ def accuracy(
     goes down from the first arm, for comparison; a dotted one stands at the best constant answer.
 
     Args:
-        scores: rows of `comparisons.frame`, or of `Comparison.frame` without settings `by`.
+        scores: rows of `analysis.frame.frame`, or of `Comparison.frame` without settings `by`.
         title: of the figure.
         measure: a column of `scores` in per cent.
         families: the family of each arm, one of `FAMILIES`, which decides its colour and marker.
