@@ -84,21 +84,27 @@ def test_options_that_are_named_by_themselves_are_there():
     assert named and named <= set().union(*map(options, commands().values()))
 
 
-def test_the_front_pages_example_runs_as_printed(tmp_path, monkeypatch, capsys):
-    """Its blocks one after the other, each with the line that it prints last.
+# What makes the front page's example short. The second model need not learn anything: what is
+# printed comes from the first.
+SHORTER = {
+    'out="out/before")': 'out="out/before", epochs=2)',
+    'leans("out/before", data)': 'leans("out/before", data, n_rows=20)',
+    "debias(data, brands,": "debias(data.select(range(0, 600, 3)), brands, epochs=1,",
+    'leans("out/after", data)': 'leans("out/after", data, n_rows=4)',
+}
 
-    Numbers may be 0.1 off.
-    """
+
+def test_the_front_pages_example_prints_what_the_page_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```\s+ {4}([^\n]+)", read("README.md"), flags=re.S)
-    assert len(blocks) == len(code_blocks("README.md", "python"))
-    names = {}
-    for code, line in blocks:
-        exec(code, names)
-        printed = capsys.readouterr().out.splitlines()[-1]
-        got, wanted = (re.split(r"(\d+\.\d+)", text) for text in (printed, line))
-        assert got[::2] == wanted[::2]
-        assert [*map(float, got[1::2])] == pytest.approx([*map(float, wanted[1::2])], abs=0.1)
+    ((code, line),) = re.findall(
+        r"```python\n(.*?)```\s+ {4}([^\n]+)", read("README.md"), flags=re.S
+    )
+    for printed, shorter in SHORTER.items():
+        assert code.count(printed) == 1
+        code = code.replace(printed, shorter)
+    exec(code, {})
+    assert capsys.readouterr().out.splitlines()[-1] == line
+    assert (tmp_path / "out" / "leans.png").exists()
 
 
 def test_the_developers_code_runs_as_printed(tmp_path, monkeypatch):
