@@ -3,7 +3,8 @@ and recorded.
 """
 
 import json
-import re
+import shutil
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
+from mtlib import preparing
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, GivenWords
@@ -451,21 +453,21 @@ class TestAblations:
         ] * 8
 
 
-class Killed(Exception):
-    pass
+class Steps(TrainerCallback):
+    """Counts the steps of each stage.
 
+    After five of them it copies the run's folder `out`: as a process leaves it that is killed then.
+    """
 
-class KillAt(TrainerCallback):
-    """Stops one stage of a run after so many steps, and counts the steps of each."""
-
-    def __init__(self, stage: str = "", step: int = 0):
-        self.at, self.steps = (stage, step), {}
+    def __init__(self, out: Path):
+        self.out = out
+        self.steps: dict[str, int] = {}
 
     def on_step_end(self, args, state, control, **kwargs):
-        folder = re.split(r"[/\\]", args.output_dir)[-1]
-        self.steps[folder] = self.steps.get(folder, 0) + 1
-        if state.global_step == self.at[1] and folder.endswith(self.at[0]):
-            raise Killed
+        stage = Path(args.output_dir).name
+        self.steps[stage] = self.steps.get(stage, 0) + 1
+        if self.steps[stage] == 5:
+            shutil.copytree(self.out, self.out.with_name(f"killed in {stage}"))
 
 
 # a method and its settings, and what its record says beside the usual
@@ -528,36 +530,39 @@ def test_it_trains_and_is_recorded(testbed, model, tmp_path, method, settings, n
     assert (folder / "objective.safetensors").exists() == bool(owns)
 
 
-# several stages, of which one begins anew; a transform; an objective with parameters of its own
+# two stages, of which one may begin anew; how many transforms a resumed second stage repeats
 RESUMED = [
-    ("sequential", {"barred": True, "mask_rate": 0.6}),
-    ("mask_tuning", {"classification": "confidence_regularization"}),
-    ("mask_tuning", {"classification": "product_of_experts"}),
+    ("sequential", {"barred": True, "mask_rate": 0.6}, 1),  # what it bars is not in the checkpoint
+    ("mask_tuning", {"classification": "confidence_regularization"}, 0),
 ]
 
 
-@pytest.mark.parametrize(("method", "settings"), RESUMED)
-def test_a_run_killed_in_any_stage_ends_as_the_uninterrupted_one(
-    testbed, model, tmp_path, monkeypatch, method, settings
+@pytest.mark.parametrize(("method", "settings", "repeated"), RESUMED)
+def test_a_run_killed_in_either_stage_ends_as_the_uninterrupted_one(
+    testbed, model, tmp_path, monkeypatch, method, settings, repeated
 ):
     """A stage has eight steps and a checkpoint after four."""
     monkeypatch.setattr(training, "FEWEST_STEPS_BETWEEN_SAVES", 4)
-    chosen = config(model, method=method, epochs=2, **settings)
-    whole = recorded(chosen, tmp_path / "whole")
-    stages = whole["cost"]["stages"]
-    names = [stage["name"] for stage in stages] if len(stages) > 1 else [""]
-    for name in names:
-        for step in (1, 5):
-            with pytest.raises(Killed):
-                runs.run(chosen, tmp_path / "killed", callbacks=[KillAt(name, step)])
-    last = KillAt()
-    resumed = recorded(chosen, tmp_path / "killed", callbacks=[last])
-    assert [*last.steps.values()] == [4], "what was done before is not done again"
-    assert resumed["history"] == whole["history"] and resumed["metrics"] == whole["metrics"]
-    assert resumed["cost"]["interruptions"] >= 1 and whole["cost"]["interruptions"] == 0
-    for ours, theirs in zip(resumed["cost"]["stages"], stages, strict=True):
-        assert ours | {"seconds": 0} == theirs | {"seconds": 0}
-    assert {path.suffix for path in (tmp_path / "killed").glob("[!.]*")} == {".json", ".npz"}
+    prepared, keep = [], preparing._keep
+    monkeypatch.setattr(preparing, "_keep", lambda *given: prepared.append(given) or keep(*given))
+    chosen = config(model, method=method, sets=("testbed_sentiment",), **settings)
+    watched = Steps(tmp_path / "whole")
+    whole = recorded(chosen, watched.out, callbacks=[watched])
+    first, second = watched.steps
+    assert watched.steps == {first: 8, second: 8} and whole["cost"]["interruptions"] == 0
+    for killed, left in ((first, {first: 4, second: 8}), (second, {second: 4})):
+        out = tmp_path / f"killed in {killed}"
+        resumed_steps = Steps(tmp_path / "elsewhere" / killed)
+        resumed_steps.out.mkdir(parents=True)
+        prepared.clear()
+        resumed = recorded(chosen, out, callbacks=[resumed_steps])
+        assert resumed_steps.steps == left, "what was done before is not done again"
+        assert resumed["history"] == whole["history"] and resumed["metrics"] == whole["metrics"]
+        assert resumed["cost"]["interruptions"] == 1
+        for ours, theirs in zip(resumed["cost"]["stages"], whole["cost"]["stages"], strict=True):
+            assert ours | {"seconds": 0} == theirs | {"seconds": 0}
+        assert {path.suffix for path in out.glob("[!.]*")} == {".json", ".npz"}
+    assert len(prepared) == repeated
 
 
 class TestTwoTrunks:

@@ -2,12 +2,8 @@
 
 import itertools
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -236,35 +232,7 @@ def test_bad_input_is_told_before_training(testbed, model, tmp_path, monkeypatch
         run(config(model, **changes), tmp_path / "out")
 
 
-# --- interrupted runs, in processes of their own ---
-
-
-def test_killed_run_resumes_and_ends_as_the_uninterrupted_one(model, tmp_path):
-    source = write_testbed(tmp_path / "testbed", train=160)  # 60 steps, a checkpoint after 50
-    chosen = config(model, source=str(source), epochs=6, precision="float32")
-    options = ["--source", source, "--model", model, "--out", tmp_path / "killed", "--epochs", "6"]
-    options += ["--task", "sentiment", "--method", "mask_tuning", "--learning-rate", "3e-3"]
-    options += ["--max-length", "64", "--precision", "float32"]
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "mtlib", "run", *options],
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "killed").glob(".work/*/clock.json")):
-        assert killed.poll() is None and time.monotonic() < deadline, (
-            "no checkpoint to interrupt at"
-        )
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    assert not list((tmp_path / "killed").glob("*.json"))
-    resumed, whole = (
-        read_records([run(chosen, tmp_path / out)[0]])[0] for out in ("killed", "whole")
-    )
-    assert resumed["cost"]["interruptions"] == 1 and whole["cost"]["interruptions"] == 0
-    assert resumed["metrics"] == whole["metrics"]
-    assert resumed["history"] == whole["history"]
+# --- interrupted runs: see tests/test_methods.py too ---
 
 
 def test_torn_checkpoint_is_passed_over(tmp_path):
