@@ -1,5 +1,5 @@
-"""Each contract of the core, by something added in this file alone: a policy, an objective, a
-method, a combination; and what the pages say about adding one thing, done in files."""
+"""Each contract of the core, by something added to it: a policy, an objective, a method, a
+combination; and what the pages say about adding one thing, done in files."""
 
 import json
 import os
@@ -14,26 +14,23 @@ import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from pydantic import Field
-from torch import nn
-from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
 import mtlib
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
-from mtlib.method import Stage
 from mtlib.methods import METHODS, Method
-from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
-from mtlib.preparing import Prepared, Transform
+from mtlib.objectives import MaskTuning
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
-from mtlib.settings import Settings
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import (
     GROWING,
     NO_DROPOUT,
+    ROOT,
     arguments,
+    call,
     code_blocks,
     config,
     conllu,
@@ -45,73 +42,19 @@ from tests.conftest import (
     write_testbed,
 )
 from tests.tutorial.conftest import tagged
-
-
-class LongestFirst(CountedMasking):
-    """Masks the tokens with the highest ids."""
-
-    def scores(self, batch, maskable, plm):
-        return batch["input_ids"].float()
-
-
-class WeightedFineTuning(Objective):
-    """Cross-entropy, each example weighted by a column, and a gate that scales the logits."""
-
-    name = "weighted"
-
-    def __init__(self, learning_rate: float | None = None):
-        super().__init__()
-        self.gate = nn.Parameter(torch.ones(()))
-        self.learning_rate = learning_rate
-
-    @property
-    def columns(self):
-        return {"weight": 0.0}
-
-    def forward(self, plm, batch):
-        logits = self.gate * plm.classify(batch)
-        losses = cross_entropy(logits.float(), batch["labels"], reduction="none")  # (batch,)
-        parts = {"ft_loss": (batch["weight"] * losses).mean(), "gate": self.gate.detach()}
-        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
-
-
-class Weigh(Transform):
-    """Every second example counts double."""
-
-    calls = 0
-
-    def __call__(self, plm, examples, seed=0):
-        Weigh.calls += 1
-        weights = [1.0 + i % 2 for i in range(len(examples))]
-        return Prepared(examples.add_column("weight", weights), {"doubled": len(examples) // 2})
-
-
-class WeighedSettings(Settings):
-    mask_rate: float = Field(0.3, description="share of the tokens that is masked")
-    warm: bool = Field(False, description="start the second stage from the pretrained model")
-
-
-def weighed_stages(settings, rates, tokenizer):
-    masking = LongestFirst(settings.mask_rate)
-    start = "pretrained" if settings.warm else "previous"
-    return (
-        Stage(FineTuning(), rates, name="teacher"),
-        Stage(
-            MaskTuning(0.5, masking, classification=WeightedFineTuning()), rates, (Weigh(),), start
-        ),
-    )
-
-
-WEIGHED = Method("weighed", "weighed", "a method of the tests", weighed_stages, WeighedSettings)
+from tests.weighed import (
+    WEIGHED,
+    LongestFirst,
+    WeighedSettings,
+    WeightedFineTuning,
+    weighed_stages,
+    weighted,
+)
 
 
 @pytest.fixture
 def weighed(monkeypatch):
     monkeypatch.setitem(METHODS, "weighed", WEIGHED)
-
-
-def weighted(data):
-    return data.add_column("weight", [1.0 + i % 2 for i in range(len(data))])
 
 
 class TestPolicyWithScores:
@@ -192,7 +135,7 @@ class TestCombination:
 
 
 class TestMethod:
-    def test_it_trains_records_and_keeps_what_it_prepared(self, weighed, testbed, model, tmp_path):
+    def test_it_trains_and_is_recorded(self, weighed, testbed, model, tmp_path):
         chosen = config(model, method="weighed", mask_rate=0.4)
         path, _ = run(chosen, tmp_path)
         record = read_records([path])[0]
@@ -220,26 +163,6 @@ class TestMethod:
             run(config(model, method="weighed", warm=warm), tmp_path, callbacks=[starts])
             assert torch.equal(*starts.weights) == warm
 
-    def test_a_run_killed_after_preparing_does_not_prepare_again(
-        self, weighed, testbed, model, tmp_path
-    ):
-        class Killed(Exception):
-            pass
-
-        class KillSecondStage(TrainerCallback):
-            def on_step_end(self, args, state, control, **kwargs):
-                if args.output_dir.endswith("mask_tuning"):
-                    raise Killed
-
-        Weigh.calls = 0
-        chosen = config(model, method="weighed")
-        with pytest.raises(Killed):
-            run(chosen, tmp_path / "out", callbacks=[KillSecondStage()])
-        path, _ = run(chosen, tmp_path / "out")
-        whole, _ = run(chosen, tmp_path / "whole")
-        assert Weigh.calls == 2  # once for each folder
-        assert read_records([path])[0]["history"] == read_records([whole])[0]["history"]
-
     def test_a_new_setting_with_a_default_changes_no_identity(
         self, weighed, testbed, model, monkeypatch
     ):
@@ -263,23 +186,40 @@ class TestMethod:
         assert read_inputs(changed).identity != before[0]
 
 
-# `run` once for each line of options, with the method of this file in the table
-TWO_PROCESSES = """
-import sys
-from mtlib.methods import METHODS
-from tests.test_contracts import WEIGHED
-METHODS["weighed"] = WEIGHED
+# `run` once for each list of options, with the method of this file in the table
+EVERY_RUN = """
+import gc, json, sys
 from mtlib.cli import app
-model, source, out, *lines = sys.argv[1:]
-common = ["--task", "sentiment", "--model", model, "--source", source, "--out", out]
-common += ["--max-length", "64", "--epochs", "1", "--learning-rate", "3e-3"]
-common += ["--precision", "float32", "--sets", "testbed_sentiment"]
-for line in lines:
-    app(["run", *common, "--method", *line.split()], standalone_mode=False)
+from mtlib.methods import METHODS
+from tests.weighed import WEIGHED
+import mtlib.runs.run
+METHODS["weighed"] = WEIGHED
+gc.freeze()  # as in conftest.py
+for options in json.loads(sys.argv[1]):
+    app(options, standalone_mode=False)
 """
+TWO = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "--standalone"]
 
 
-def test_two_processes_train_as_one(tmp_path):
+def write_still_model(folder: Path) -> Path:
+    """A model without dropout."""
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+    plm.mlm.save_pretrained(folder)
+    plm.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write_texts_of_several_lengths(folder: Path) -> Path:
+    """A testbed whose batches two processes pad differently."""
+    source = write_testbed(folder)
+    train = source / "testbed_sentiment_train.jsonl"
+    lines = train.read_text().splitlines(keepends=True)
+    longer = [line.replace(" is ", " is" + i % 5 * " very" + " ") for i, line in enumerate(lines)]
+    train.write_text("".join(longer))
+    return source
+
+
+def test_two_processes_train_as_one(weighed, tmp_path):
     """The same global batches, cut over two gloo processes.
 
     Without dropout, and with masks that are not drawn. A method with a column and a parameter in
@@ -292,66 +232,41 @@ def test_two_processes_train_as_one(tmp_path):
     methods += [f"ipt --treebank {tmp_path} --parsing-steps 4"]
     for part in ("train", "dev"):
         (tmp_path / f"{part}.conllu").write_text(conllu(GROWING))
-    source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"
-    train = source / "testbed_sentiment_train.jsonl"
-    lines = train.read_text().splitlines(
-        keepends=True
-    )  # of several lengths, so that the processes pad differently
-    train.write_text(
-        "".join(
-            line.replace(" is ", " is" + " very" * (i % 5) + " ") for i, line in enumerate(lines)
-        )
-    )
-    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
-    plm.mlm.save_pretrained(still)
-    plm.tokenizer.save_pretrained(still)
+    common = ["run", "--task", "sentiment", "--max-length", "64", "--epochs", "1"]
+    common += ["--learning-rate", "3e-3", "--precision", "float32", "--sets", "testbed_sentiment"]
+    common += ["--model", str(write_still_model(tmp_path / "still-bert"))]
+    common += ["--source", str(write_texts_of_several_lengths(tmp_path / "testbed"))]
+    runs = [[*common, "--method", *method.split()] for method in methods]
+    for options in runs:
+        call(*options, "--out", tmp_path / "one")
+
     script = tmp_path / "train.py"
-    script.write_text(TWO_PROCESSES)
-    root = os.path.dirname(os.path.dirname(mtlib.__file__))
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
-    launch = [
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node",
-        "2",
-        "--master_port",
-        "0",
-        "--standalone",
-    ]
-    for processes, out in ((launch, tmp_path / "two"), ([], tmp_path / "one")):
-        command = [sys.executable, *processes, script, still, source, out, *methods]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("written: ") == len(methods), "of several processes, one reports"
+    script.write_text(EVERY_RUN)
+    in_two = json.dumps([[*options, "--out", str(tmp_path / "two")] for options in runs])
+    settings = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *TWO, script, in_two]
+    done = subprocess.run(
+        command, env=os.environ | settings, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("written: ") == len(methods), "of several processes, one reports"
     one, two = (read_records([tmp_path / out]) for out in ("one", "two"))
     assert len(one) == len(two) == len(methods)
+    compared = {"loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked", "gate", "bias_loss"}
     for alone, shared in zip(one, two, strict=True):
+        first, first_of_two = alone["cost"]["stages"][0], shared["cost"]["stages"][0]
         assert len(alone["history"]) == 4 * len(alone["cost"]["stages"])
-        assert alone["cost"]["stages"][0].get("dev_uas") == shared["cost"]["stages"][0].get(
-            "dev_uas"
-        )
+        assert first.get("dev_uas") == first_of_two.get("dev_uas")
         for ours, theirs in zip(alone["history"], shared["history"], strict=True):
-            for name in {
-                "loss",
-                "grad_norm",
-                "mlm_loss",
-                "ft_loss",
-                "n_masked",
-                "gate",
-                "bias_loss",
-            } & ours.keys():
+            for name in compared & ours.keys():
                 assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
-
-
-ROOT = Path(mtlib.__file__).resolve().parents[1]
 
 
 @pytest.fixture
 def copied(tmp_path) -> Path:
     """A copy of the package, to add files to; of `data` its comparisons, the rest is linked."""
     root = tmp_path / "copy"
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "mtlib", root / "mtlib", ignore=ignored)
+    shutil.copytree(ROOT / "mtlib", root / "mtlib")
     shutil.copytree(ROOT / "data" / "comparisons", root / "data" / "comparisons")
     for path in (ROOT / "data").iterdir():
         if path.name != "comparisons":
@@ -374,9 +289,11 @@ def insert(file: Path, text: str, before: str) -> None:
 
 # several commands in one process, which loads torch once
 COMMANDS = """
-import json, sys
+import gc, json, sys
 from mtlib import __file__ as package
 from mtlib.cli import app
+import mtlib.runs.run
+gc.freeze()  # as in conftest.py
 print(package)
 for command in json.loads(sys.argv[1]):
     try:
@@ -397,68 +314,70 @@ def run_commands(root: Path, *commands: list) -> str:
     return done.stdout
 
 
-def test_a_method_a_policy_and_a_comparison_are_added_as_the_page_says(copied, model, tmp_path):
+def add_a_method_a_policy_and_a_comparison(root: Path) -> None:
     focal, settings, policy = code_blocks("mtlib/README.md", "python")[2:]
-    method_line = printed_line(r"Method\(")
-    policy_line = printed_line(r'"rarest": NamedPolicy\(')
-    methods = copied / "mtlib" / "methods"
+    methods = root / "mtlib" / "methods"
     (methods / "focal.py").write_text(focal)
     with open(methods / "settings.py", "a") as file:
         file.write(f"\n\n{settings}")
     insert(methods / "__init__.py", "    FocalSettings,\n", before="    SharedTrunkSettings,\n)\n")
-    insert(methods / "__init__.py", method_line, before="    )\n}\n")
-    policies = copied / "mtlib" / "policies"
+    insert(methods / "__init__.py", printed_line(r"Method\("), before="    )\n}\n")
+    policies = root / "mtlib" / "policies"
     (policies / "rarest.py").write_text(policy)
-    insert(policies / "__init__.py", policy_line, before="}\nif TYPE_CHECKING:\n    Masking = ")
+    line = printed_line(r'"rarest": NamedPolicy\(')
+    insert(policies / "__init__.py", line, before="}\nif TYPE_CHECKING:\n    Masking = ")
     comparison = code_blocks("mtlib/README.md", "yaml")[0]
-    (copied / "data" / "comparisons" / "mine.yaml").write_text(comparison)
+    (root / "data" / "comparisons" / "mine.yaml").write_text(comparison)
 
-    source = write_testbed(tmp_path / "testbed")
-    common = ["run", "--task", "sentiment", "--model", model, "--source", source]
-    common += ["--epochs", 1, "--max-length", 64, "--sets", "testbed_sentiment"]
+
+def add_a_data_set(root: Path) -> None:
+    entry, of_task = code_blocks("data/README.md", "yaml")
+    with open(root / "mtlib" / "data" / "registry.yaml", "a") as file:
+        file.write(f"\n{entry}")
+    tasks = root / "mtlib" / "data" / "tasks.yaml"
+    (before,) = (line for line in tasks.read_text().splitlines() if "sst2_train" in line)
+    tasks.write_text(tasks.read_text().replace(f"{before}\n", of_task))
+
+
+def write_releases(folder: Path) -> Path:
+    (folder / "shop").mkdir(parents=True)
+    reviews = 'review,stars\n"the plot, the ""film""",good\nthe film is bad,bad\n'
+    (folder / "shop" / "reviews.csv").write_text(reviews)
+    (folder / "SST-2").mkdir()
+    rows = [f"the film is {word}\t{label}\n" for word, label in (("good", 1), ("bad", 0))]
+    (folder / "SST-2" / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows * 8))
+    return folder
+
+
+def test_a_method_a_policy_a_comparison_and_a_set_are_added_as_the_pages_say(
+    copied, model, tmp_path
+):
+    add_a_method_a_policy_and_a_comparison(copied)
+    add_a_data_set(copied)
+    releases = write_releases(tmp_path / "releases")
+    common = ["run", "--task", "sentiment", "--model", model, "--max-length", 64, "--epochs", 1]
+    ours = [*common, "--source", write_testbed(tmp_path / "testbed"), "--sets", "testbed_sentiment"]
+    theirs = [*common, "--source", releases, "--sets", "shop_reviews", "--out", "shop"]
     text = run_commands(
         copied,
-        [*common, "--method", "focal", "--gamma", 3],
-        [*common, "--method", "mask_tuning", "--masking", "rarest", "--alpha", 0.3],
-        [*common, "--method", "mask_tuning", "--alpha", 0.1],
-        [*common, "--method", "fine_tuning"],
+        [*ours, "--method", "focal", "--gamma", 3],
+        [*ours, "--method", "mask_tuning", "--masking", "rarest", "--alpha", 0.3],
+        [*ours, "--method", "mask_tuning", "--alpha", 0.1],
+        [*ours, "--method", "fine_tuning"],
         ["tables", "alpha_of_mine"],
         ["tables", "--records", "runs"],
+        ["data", "verify", "--source", releases],
+        [*theirs, "--method", "fine_tuning"],
     )
     records = [json.loads(path.read_text()) for path in (copied / "runs").glob("*.json")]
     configs = [record["config"] for record in records]
     assert [config["gamma"] for config in configs if config["method"] == "focal"] == [3]
     assert [config["alpha"] for config in configs if config["masking"] == "rarest"] == [0.3]
+    assert "ok              2 shop/reviews.csv" in text
     text = " ".join(text.split())
     assert "my runs with a small alpha" in text
     assert "masking rarest, alpha 0.3" in text
-
-
-def test_a_data_set_is_added_as_the_page_says(copied, model, tmp_path):
-    entry, of_task = code_blocks("data/README.md", "yaml")
-    with open(copied / "mtlib" / "data" / "registry.yaml", "a") as file:
-        file.write(f"\n{entry}")
-    tasks = copied / "mtlib" / "data" / "tasks.yaml"
-    before = [line for line in tasks.read_text().splitlines() if "sst2_train" in line]
-    assert len(before) == 1
-    tasks.write_text(tasks.read_text().replace(f"{before[0]}\n", of_task))
-
-    source = tmp_path / "source"
-    (source / "shop").mkdir(parents=True)
-    reviews = 'review,stars\n"the plot, the ""film""",good\nthe film is bad,bad\n'
-    (source / "shop" / "reviews.csv").write_text(reviews)
-    (source / "SST-2").mkdir()
-    rows = [f"the film is {word}\t{label}\n" for word, label in (("good", 1), ("bad", 0))]
-    (source / "SST-2" / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows * 8))
-    run_command = ["run", "--task", "sentiment", "--method", "fine_tuning", "--source", source]
-    run_command += ["--max-length", 64]
-    text = run_commands(
-        copied,
-        ["data", "verify", "--source", source],
-        [*run_command, "--sets", "shop_reviews", "--model", model, "--epochs", 1],
-    )
-    assert "ok              2 shop/reviews.csv" in text
-    (record,) = (json.loads(path.read_text()) for path in (copied / "runs").glob("*.json"))
+    (record,) = (json.loads(path.read_text()) for path in (copied / "shop").glob("*.json"))
     assert record["metrics"]["shop_reviews"]["n"] == 2
     assert record["data"]["shop_reviews"]["files"][0]["path"] == "shop/reviews.csv"
 
@@ -491,11 +410,8 @@ def test_a_wrong_entry_of_a_data_set_is_told_by_file_entry_and_field(
     assert message in str(error.value)
 
 
-def test_the_names_of_the_readme_load_lazily():
-    code = "import sys, mtlib; assert not {'torch', 'transformers'} & {*sys.modules}; "
-    code += "print(mtlib.SharedPLM.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "SharedPLM", done.stderr
+def test_the_names_of_the_readme_are_there():
+    """That they load lazily is in tests/test_requirements.py."""
     for name in mtlib.__all__:
         assert getattr(mtlib, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Sharedplm'"):

@@ -15,7 +15,7 @@ from transformers import (
 
 from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, GivenWords, OriginalMasking
+from mtlib.masking import ExactMasking, GivenWords
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.trainer import TRAINER_INTERNALS, ObjectiveTrainer
 from tests.conftest import (
@@ -28,9 +28,7 @@ from tests.conftest import (
     tiny_bert_config,
     train,
 )
-
-WORDS_OF_FOUR = ["the film is good", "a slow plot", "the film is bad", "a good film"]
-
+from tests.weighed import WeightedFineTuning, weighted
 
 # The beginning of the SHA-256 of each private method's source, in the releases that were tried:
 # transformers 5.17.0 and 5.23.0.
@@ -93,22 +91,15 @@ def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
     assert history(ours) == history(stock)
 
 
-@pytest.mark.parametrize(
-    ("objective", "update"),
-    [
-        (FineTuning(), "joint"),
-        (MaskTuning(0.6, ExactMasking(0.3)), "joint"),
-        (MaskedLM(OriginalMasking()), "joint"),
-        (MaskTuning(0.6, ExactMasking(0.3)), "balanced"),
-    ],
-)
-def test_a_step_is_the_same_however_it_is_cut(tmp_path, objective, update):
-    runs = {}
-    for size, slices in ((8, 1), (4, 2), (2, 4)):
+@pytest.mark.parametrize("update", ["joint", "balanced"])
+def test_a_step_is_the_same_however_it_is_cut(tmp_path, update):
+    """In tests/test_objectives.py and tests/test_peers.py every objective is cut."""
+    runs = []
+    for size, slices in ((8, 1), (2, 4)):
         cut = {"per_device_train_batch_size": size, "gradient_accumulation_steps": slices}
-        runs[slices] = torch.tensor(history(train(tmp_path, objective, update=update, **cut)))
-    torch.testing.assert_close(runs[2], runs[1], rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(runs[4], runs[1], rtol=1e-4, atol=1e-6)
+        objective = MaskTuning(0.6, ExactMasking(0.3))
+        runs.append(torch.tensor(history(train(tmp_path, objective, update=update, **cut))))
+    torch.testing.assert_close(*runs, rtol=1e-4, atol=1e-6)
 
 
 def test_parts_are_logged_and_make_up_the_loss(tmp_path):
@@ -204,18 +195,26 @@ def test_an_optimizer_class_that_was_asked_for(tmp_path, update):
     [(3, "joint"), (6, "joint"), (8, "alternating"), (3, "balanced")],
 )
 def test_resumed_run_ends_as_the_uninterrupted_one(tmp_path, stop, update):
-    """Stops in the first epoch, at its end, and in the second; dropout on."""
+    """Stops in the first epoch, at its end, and in the second; dropout on.
+
+    The objective has a parameter of its own.
+    """
+
+    def trained(seed: int, resume: bool) -> ObjectiveTrainer:
+        objective = MaskTuning(classification=WeightedFineTuning())
+        data = weighted(examples(48))
+        return train(tmp_path, objective, make_plm(seed=seed), data, resume, **settings)
+
     settings = {"max_steps": 10, "save_strategy": "steps", "save_steps": stop, "update": update}
-    whole = train(tmp_path / "whole", MaskTuning(), make_plm(), **settings)
-    for folder in (tmp_path / "whole").iterdir():
+    whole = trained(seed=0, resume=False)
+    for folder in tmp_path.iterdir():
         if folder.name != f"checkpoint-{stop}":
             shutil.rmtree(folder)
-    resumed = train(tmp_path / "whole", MaskTuning(), make_plm(seed=9), resume=True, **settings)
+    resumed = trained(seed=9, resume=True)
     assert history(resumed) == history(whole)
-    for (name, a), (_, b) in zip(
-        whole.plm.named_parameters(), resumed.plm.named_parameters(), strict=True
-    ):
-        assert torch.equal(a, b), name
+    for part in ("plm", "training_objective"):
+        ours, theirs = (getattr(trainer, part).state_dict() for trainer in (whole, resumed))
+        assert ours and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_what_is_saved_and_uploaded_is_whole_and_holds_no_pickle(tmp_path):
