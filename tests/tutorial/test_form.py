@@ -70,6 +70,16 @@ def test_install_cell(notebook):
         assert other is cell or not installs, other.source
 
 
+def test_what_it_imports_is_there(notebook):
+    """Also in the notebooks that no other test runs."""
+    (install,) = tagged(notebook, "install")
+    for cell in code_cells(notebook):
+        statements = [] if cell is install else ast.walk(ast.parse(cell.source))
+        for statement in statements:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                exec(ast.unparse(statement), {})
+
+
 def test_first_screen(path, notebook):
     opening = notebook.cells[0]
     assert opening.cell_type == "markdown" and opening.source.startswith(f"# {path.stem[:2]} · ")

@@ -63,7 +63,6 @@ def test_a_line_for_each_student_and_none_stops_the_others(folder):
     hand_in(folder, "eve", notebook("a = 1", "b = 3", checks=changed_checks))
     hand_in(folder, "fay", new_notebook(cells=[new_markdown_cell("# Shopping")]), "list.ipynb")
     hand_in(folder, "gil", "{}")
-    hand_in(folder, "hal", notebook("import os; os._exit(3)", "b = 3"))
     result = call(folder, "--profile", "smoke")
     assert result.exit_code == 0, result.output
     lines = dict(line.split(": ", 1) for line in result.output.strip().splitlines())
@@ -74,8 +73,6 @@ def test_a_line_for_each_student_and_none_stops_the_others(folder):
         assert lines[broken].startswith("01_one.ipynb: could not be graded: ")
     assert lines["eve"] == "01_one 1 of 2 right (1 check changed, 2 right)"
     assert "neither its name nor its title" in lines["fay"]
-    died = "KernelDied: Kernel died: its process ended with exit code 3"
-    assert lines["hal"].endswith(f"could not be graded: {died}")
     table = (folder / "out" / "students" / "grades.csv").read_text().splitlines()
     assert table[0] == "student,notebook,exercise,result"
     assert table[1:3] == ["ada,01_one,1,right", "ada,01_one,2,right"]
@@ -95,16 +92,3 @@ def test_a_folder_without_notebooks_is_told(folder):
     result = call(folder)
     assert isinstance(result.exception, UserError) and "has no notebooks" in str(result.exception)
     assert not (folder / "out").exists()
-
-
-def test_wrong_answers_in_a_real_notebook_are_objected_to(tmp_path):
-    (path,) = runner.find(["01"])
-    submitted = nbformat.read(path, as_version=4)
-    work = [cell for cell in submitted.cells if "exercise" in cell.metadata.get("tags", [])]
-    for cell in work:
-        cell.source += f"\n{cell.source.splitlines()[-1].split()[0]} = -1"
-    (tmp_path / "gus").mkdir()
-    nbformat.write(submitted, tmp_path / "gus" / path.name)
-    result = call(tmp_path, "--profile", "smoke")
-    wrong = ", ".join(f"{number} wrong" for number in range(1, len(work) + 1))
-    assert result.output.strip() == f"gus: 01_data 0 of {len(work)} right ({wrong})"
