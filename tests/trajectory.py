@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PrinterCallback, set_seed
+from transformers import PrinterCallback, TrainerCallback, set_seed
 
 from mtlib.data.sources import load
 from mtlib.encoding import tokenise
@@ -32,9 +32,20 @@ PARTS = {
 }
 
 
+class StopAfter(TrainerCallback):
+    """Ends a training early, at the learning rates of the whole one."""
+
+    def __init__(self, steps: int):
+        self.steps = steps
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step == self.steps
+
+
 def train(method: str, steps: int = STEPS) -> dict[str, list[float]]:
-    """`{part: one number per step}` of seed 0 on the bundled testbed and model, in float32 on the
-    CPU.
+    """`{part: one number per step}` of seed 0 on the bundled testbed and model.
+
+    In float32 on the CPU; the first `steps` of a training of `STEPS`.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -45,7 +56,7 @@ def train(method: str, steps: int = STEPS) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         arguments = ObjectiveArguments(
             folder,
-            max_steps=steps,
+            max_steps=STEPS,
             per_device_train_batch_size=BATCH,
             learning_rate=rates.trunk,
             classifier_learning_rate=rates.classifier,
@@ -59,6 +70,7 @@ def train(method: str, steps: int = STEPS) -> dict[str, list[float]]:
         objective = MaskTuning(0.6) if method == "mask_tuning" else FineTuning()
         trainer = ObjectiveTrainer(plm, objective, arguments, examples)
         trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(StopAfter(steps))
         try:
             trainer.train()
         finally:
