@@ -10,22 +10,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import datasets
-from transformers import (
-    AutoTokenizer,
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForMaskedLM,
-    PreTrainedConfig,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    set_seed,
-)
+from transformers import AutoModelForMaskedLM, AutoTokenizer, set_seed
 
 from mtlib.data.registry import SETS, Columns, DataSet, Hub, RawFiles
 from mtlib.data.sources import load
 from mtlib.paths import MINI_MODEL_DIR
-from tests.conftest import ROBERTA_SPECIALS, make_tokenizer
+from tests.conftest import ARCHITECTURES, BERT_SPECIALS, make_tokenizer
 
 ROWS = {"train": 256, "test": 24}
 # the bundled set that lends its sentences, by the labels of the set that is made up
@@ -33,11 +23,7 @@ LENDERS = {
     SETS[name].label_names: name
     for name in ("testbed_sentiment", "testbed_nli_m", "testbed_overlap", "testbed_paraphrase")
 }
-MODELS = {
-    "bert-base-uncased": (BertConfig, BertForMaskedLM),
-    "roberta-base": (RobertaConfig, RobertaForMaskedLM),
-    "facebook/bart-base": (BartConfig, BartForConditionalGeneration),
-}
+MODELS = {"bert-base-uncased": "bert", "roberta-base": "roberta", "facebook/bart-base": "bart"}
 HEURISTICS = ("lexical_overlap", "subsequence", "constituent")
 
 
@@ -146,41 +132,15 @@ def _table(rows: list[dict]) -> bytes:
 
 
 def _write_model(name: str, folder: Path) -> None:
-    """Random weights, two layers of 16, under a real model's name."""
+    """Random weights in a tiny model under a real one's name, with words that the sets have."""
     set_seed(0)
-    form, model = MODELS[name]
+    config, (specials, double) = ARCHITECTURES[MODELS[name]]
     tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
-    if form is not BertConfig:
+    if specials is not BERT_SPECIALS:
         words = [word for word in tokenizer.get_vocab() if word not in tokenizer.all_special_tokens]
-        tokenizer = make_tokenizer(ROBERTA_SPECIALS, double_separator=True, words=words)
+        tokenizer = make_tokenizer(specials, double, words)
         tokenizer.model_max_length = 512
-    model(_tiny(form, len(tokenizer))).save_pretrained(folder)
+    size = {"vocab_size": len(tokenizer), "max_position_embeddings": 514}
+    config = type(config).from_dict(config.to_dict() | size)
+    AutoModelForMaskedLM.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def _tiny(form: type[PreTrainedConfig], vocabulary: int) -> PreTrainedConfig:
-    ids = {} if form is BertConfig else {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
-    if form is BartConfig:
-        return form(
-            vocab_size=vocabulary,
-            d_model=16,
-            encoder_layers=2,
-            decoder_layers=2,
-            encoder_attention_heads=2,
-            decoder_attention_heads=2,
-            encoder_ffn_dim=32,
-            decoder_ffn_dim=32,
-            max_position_embeddings=514,
-            decoder_start_token_id=2,
-            forced_eos_token_id=2,
-            **ids,
-        )
-    return form(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=514,
-        **ids,
-    )

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+if not os.environ.get("MTLIB_FAULTS"):  # before Ray is imported
+    pytest.skip("takes minutes: make faults", allow_module_level=True)
+
 # Ray asks every process that joins a cluster for its token: one for these tests alone, read when
 # Ray is imported
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -22,12 +25,9 @@ from tests.sweeps.faults import (  # noqa: E402
     a_worker_killed,
     check_each_recorded_once,
     kill_in_mid_run,
-    needs_minutes,
     run_two_at_once,
     write_sweep,
 )
-
-pytestmark = needs_minutes
 
 
 @pytest.fixture(scope="module")
