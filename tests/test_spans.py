@@ -324,10 +324,6 @@ def test_case_and_both_texts_of_a_pair(match_case, marked):
     assert prepared.counts == {"given_words_unmarked": marked.count(0)}
 
 
-def test_chinese_words_stand_where_there_are_no_spaces():
-    assert GivenWords(["电影", "abab"]).spans.found("这部电影abab的") == [(2, 4), (4, 8)]
-
-
 def test_a_rate_is_a_share_of_the_places():
     plm, rows = MODELS["WordPiece"], [{"text": "zb ab abz ab zb ab abz ab"}]
     drawn = [

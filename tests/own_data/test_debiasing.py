@@ -23,6 +23,7 @@ from mtlib.own_data.preparing import prepare
 from mtlib.own_data.scoring import _macro_f1, scores_of
 from mtlib.own_data.training import BASELINE
 from mtlib.plm import SharedPLM
+from mtlib.runs import training as training_of_runs
 from mtlib.trainer import ObjectiveTrainer
 
 
@@ -138,11 +139,12 @@ def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeyp
 
 
 def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path, monkeypatch):
-    whole = debias(
-        rows(150), ["film", "plot"], out=tmp_path / "whole", **short(model, batch_size=2)
-    )
+    """An arm has eight steps and a checkpoint after four."""
+    monkeypatch.setattr(training_of_runs, "FEWEST_STEPS_BETWEEN_SAVES", 4)
+    given = (rows(80), ["film", "plot"])
+    whole = debias(*given, out=tmp_path / "whole", **short(model, batch_size=8))
     step = ObjectiveTrainer.training_step
-    left = [55]
+    left = [5]
 
     def cut(trainer, *arguments, **options):
         if BASELINE in trainer.args.output_dir:
@@ -153,13 +155,13 @@ def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path
 
     monkeypatch.setattr(ObjectiveTrainer, "training_step", cut)
     with pytest.raises(KeyboardInterrupt):
-        debias(rows(150), ["film", "plot"], out=tmp_path / "cut", **short(model, batch_size=2))
+        debias(*given, out=tmp_path / "cut", **short(model, batch_size=8))
     seen = []
     monkeypatch.setattr(
         ObjectiveTrainer, "training_step", lambda *a, **o: seen.append(1) or step(*a, **o)
     )
-    again = debias(rows(150), ["film", "plot"], out=tmp_path / "cut", **short(model, batch_size=2))
-    assert len(seen) == 60 - 50  # one arm was finished, the other goes on from its checkpoint
+    again = debias(*given, out=tmp_path / "cut", **short(model, batch_size=8))
+    assert len(seen) == 4  # one arm was finished, the other goes on from its checkpoint
     assert again.table.equals(whole.table)
     assert all(
         torch.equal(a, b)
@@ -309,10 +311,6 @@ def test_pairs(model, tmp_path):
             "train has the columns text; expected one column label",
         ),
         (
-            {"train": Dataset.from_dict({"text": ["a", "b"], "label": [[0], [1]]})},
-            r"train has the label \[0\]",
-        ),
-        (
             {"train": Dataset.from_dict({"text": ["a", None], "label": [0, 1]})},
             "train has None for a text",
         ),
@@ -323,23 +321,11 @@ def test_pairs(model, tmp_path):
             {"method": "deleted", "settings": {"alpha": 1}},
             "deleted has no setting 'alpha'; methods .* mask_tuning",
         ),
-        (
-            {"words": ["film"], "settings": {"mask_rate": 0.1}},
-            "mask_rate is 0.1, but words are given, all of which are masked",
-        ),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
         ({"settings": {"masking": "known_shortcut"}}, "known_shortcut', which knows the testbed"),
         (
-            {"method": "perturb_first", "settings": {"masking": "attribution_most"}},
-            "masks are drawn while the classifier is still new",
-        ),
-        (
             {"method": "bias_product", "settings": {"bias": "overlap"}},
             "bias is 'overlap'; for these texts and labels expected one of bag_of_words",
-        ),
-        (
-            {"method": "bias_product", "settings": {"bias": "shortcut"}},
-            "bias is 'shortcut'; for these texts",
         ),
         (
             {
@@ -445,16 +431,12 @@ def test_the_f1_of_resamples_is_scikit_learns(pairs):
     assert _macro_f1(matrix[None]) == pytest.approx([expected])
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), -1])
-def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch, missing):
+def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch):
     told, seen = [], []
     monkeypatch.setattr(training, "_trained", lambda *given: seen.append(given) or 1 / 0)
-    labels = [0.0, 1.0, missing] if missing != -1 else [0, 1, -1]
     data = Dataset.from_dict(
-        {"text": ["the film a", "the plot b", "odd"] * 20, "labels": labels * 20}
+        {"text": ["the film a", "the plot b", "odd"] * 20, "labels": [0.0, 1.0, None] * 20}
     )
-    if missing == -1:
-        data = data.cast_column("labels", ClassLabel(names=["bad", "good"]))
     with pytest.raises(ZeroDivisionError):
         debias(data, None, out=tmp_path, **short(model, report=told.append, method="fine_tuning"))
     assert told[0] == "20 of 60 rows of train have no label and are left out."

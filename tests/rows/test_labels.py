@@ -45,9 +45,17 @@ def test_labels_of_other_kinds_are_refused(label):
         known_labels("dev", [0, label])
 
 
-def test_labels_that_look_alike_are_refused():
-    with pytest.raises(UserError, match=r"'good' and 'good\\u200b' look alike and are two"):
-        check_look_alike(["good", "bad", f"good{ZERO_WIDTH_SPACE}"])
+@pytest.mark.parametrize(
+    ("label", "like"),
+    [
+        ("good", f"good{ZERO_WIDTH_SPACE}"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("not good", "not\u00a0good"),
+    ],
+)
+def test_labels_that_look_alike_are_refused(label, like):
+    with pytest.raises(UserError, match=f"'{label}' and .* look alike and are two"):
+        check_look_alike([label, "bad", like])
 
 
 def test_labels_that_differ_in_case_are_two_and_said_so():

@@ -211,20 +211,6 @@ def test_scores_are_those_of_each_text_alone(shown, start, made):
     torch.testing.assert_close(prompt.scores(rows), alone, rtol=1e-4, atol=1e-5)
 
 
-def test_calibration_takes_away_the_score_where_the_text_says_nothing():
-    tokenizer = of_bytes()
-    tokenizer.model_max_length = 512
-    model = tiny_gpt2(tokenizer)
-    prompt = CausalPrompt(model, tokenizer, QUESTION, ROWS)
-    expected = [
-        plain_score(model, tokenizer, QUESTION, ROWS, {"text": TEXTS[1]}, answer)
-        - plain_score(model, tokenizer, QUESTION, ROWS, {"text": "N/A"}, answer)
-        for answer in QUESTION.answers
-    ]
-    scorings = prompting._scores_by_scoring(prompt, [{"text": TEXTS[1]}])
-    assert scorings["calibrated"][0].tolist() == pytest.approx(expected, abs=1e-4)
-
-
 @pytest.mark.parametrize("made", [of_words, of_bytes, of_sentencepiece])
 def test_examples_are_read_once(made, monkeypatch):
     tokenizer = made()
