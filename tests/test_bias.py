@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from mtlib.data.sources import load
 from mtlib.errors import UserError
 from mtlib.methods.bias import (
     BIAS_MODELS,
@@ -13,7 +14,6 @@ from mtlib.methods.bias import (
     overlap,
     token_overlap,
 )
-from mtlib.testbed import generate
 from tests.conftest import make_plm, tiny_bert_config
 
 
@@ -97,8 +97,7 @@ def test_the_planted_shortcut_is_read_off_the_text():
         ("nli", 3, 0.9033),
         ("paraphrase", 2, 0.905),
     ):
-        rows = generate(tasks=[task])[f"testbed_{task}_train"][:2000]
-        data = Dataset.from_list(rows).rename_column("label", "labels")
+        data = load(f"testbed_{task}_train").select(range(2000)).rename_column("label", "labels")
         prepared = AddBias(BIAS_MODELS["shortcut"])(
             make_plm(tiny_bert_config(num_labels=n_labels)), data
         )

@@ -201,7 +201,8 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
 
 
 def test_testbed_at_another_strength(tmp_path):
-    call("testbed", "--strength", 0.5, "--seed", 1, "--out", tmp_path / "new")
+    settings = ["--strength", 0.5, "--seed", 1, "--train-rows", 100]
+    call("testbed", *settings, "--out", tmp_path / "new")
     settings = json.loads((tmp_path / "new" / "testbed.json").read_text())
     assert (settings["strength"], settings["seed"], len(settings["sha256"])) == (0.5, 1, 12)
     assert len(sources.load("testbed_contrast", str(tmp_path / "new"))) == 1000

@@ -576,7 +576,7 @@ class TestTwoTrunks:
             folder,
             MaskTuning(alpha, EXACT),
             plm,
-            max_steps=36,
+            max_steps=12,
             max_grad_norm=0.0,
             learning_rate=3e-3,
         )
@@ -591,7 +591,7 @@ class TestTwoTrunks:
         for shared in (False, True):
             low, high = (self.logits(tmp_path, alpha, shared) for alpha in (0.1, 0.9))
             gaps[shared] = (high - low).abs().max()
-        assert gaps[False] < 1e-4 and gaps[True] > 3e-3
+        assert gaps[False] < 1e-4 and gaps[True] > 1e-3
 
     def test_without_the_masked_lm_loss_the_separate_masked_lm_stays_as_it_was(self, tmp_path):
         """no_integrated_loss with --separate: x̂ is made by a frozen masked LM."""

@@ -213,7 +213,7 @@ class TestKnownWords:
     @pytest.mark.parametrize("task", ["nli", "paraphrase"])
     def test_the_planted_rule_finds_nothing_where_the_shortcut_is_masked(self, task):
         grammar = load_grammar(task)
-        for row in generate(0.9, tasks=[task])[f"testbed_{task}_train"]:
+        for row in sources.load(f"testbed_{task}_train"):
             first, second = shortcut_spans(grammar, row["text"], row["text_pair"])
             left = without(row["text"], first), without(row["text_pair"], second)
             first, second = ({*tokens(text)} for text in left)
@@ -221,7 +221,7 @@ class TestKnownWords:
 
     def test_every_sentence_has_its_words_and_none_is_both(self):
         grammar = load_grammar("sentiment")
-        for row in generate(0.9, tasks=["sentiment"])["testbed_sentiment_train"]:
+        for row in sources.load("testbed_sentiment_train"):
             shortcut, _ = shortcut_spans(grammar, row["text"])
             cause, _ = cause_spans(grammar, row["text"], template=row["group"])
             assert shortcut and cause

@@ -21,11 +21,11 @@ PACKAGE = Path(code.__file__).parents[1]
 OTHER = "0" * 64
 
 
-@pytest.fixture
-def copy(tmp_path) -> Path:
-    return Path(
-        shutil.copytree(PACKAGE, tmp_path / "mtlib", ignore=shutil.ignore_patterns("__pycache__"))
-    )
+def part_of_the_package(folder: Path) -> Path:
+    for name in ("objectives.py", "methods/bias.py", "data/scoring.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(PACKAGE / name, folder / name)
+    return folder
 
 
 @pytest.fixture
@@ -41,28 +41,25 @@ def change_code(monkeypatch):
 
 
 class TestHash:
-    def test_a_copy_has_the_same(self, copy):
-        assert code_sha256(copy) == code_sha256()
-
-    @pytest.mark.parametrize(
-        ("file", "old", "new"),
-        [
+    def test_a_statement_counts_and_so_does_a_new_module(self, tmp_path):
+        """Of a package with some of the modules."""
+        hashes = [code_sha256.__wrapped__(part_of_the_package(tmp_path))]
+        for file, old, new in (
             ("objectives.py", "1 - self.alpha", "0.0"),  # the weight of L_FT in equation 1
             ("methods/bias.py", "import", "import sys\nimport"),
             ("data/scoring.py", "import", "import sys\nimport"),
-        ],
-    )
-    def test_a_statement_counts(self, copy, file, old, new):
-        text = (copy / file).read_text()
-        assert old in text
-        (copy / file).write_text(text.replace(old, new, 1))
-        assert code_sha256(copy) != code_sha256()
+        ):
+            text = (tmp_path / file).read_text()
+            assert old in text
+            (tmp_path / file).write_text(text.replace(old, new, 1))
+            hashes.append(code_sha256.__wrapped__(tmp_path))
+        (tmp_path / "methods" / "made_up.py").write_text("x = 1\n")
+        hashes.append(code_sha256.__wrapped__(tmp_path))
+        assert len({*hashes}) == 5
 
-    def test_a_new_module_counts(self, copy):
-        (copy / "methods" / "made_up.py").write_text("x = 1\n")
-        assert code_sha256(copy) != code_sha256()
-
-    def test_comments_docstrings_formatting_and_what_decides_no_number_do_not_count(self, copy):
+    def test_comments_docstrings_formatting_and_what_decides_no_number_do_not_count(self, tmp_path):
+        ignored = shutil.ignore_patterns("__pycache__")
+        copy = Path(shutil.copytree(PACKAGE, tmp_path / "mtlib", ignore=ignored))
         for folder in ("analysis", "cli", "sweeps", "tutorial", "diversity"):
             (copy / folder / "made_up.py").write_text("x = 1\n")
         for path in (copy / "objectives.py", copy / "runs" / "training.py"):
