@@ -5,7 +5,7 @@ nothing else.
 it holds and a hash of what identifies and scores them, and hashes of the testbed's files and of
 each bundled set's content. `masks.json` has the positions that each policy masks which learns
 nothing beforehand. Training is held by `tests/test_trajectory.py` and by the tests of resumption in
-`tests/runs`.
+`tests/test_methods.py`.
 """
 
 import hashlib

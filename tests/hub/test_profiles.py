@@ -1,6 +1,7 @@
 """Every profile of every notebook, whole, against the stand-in hub with its tiny models, on a CPU.
 
 `make test` runs one of them on one task; `make profiles`, which the nightly workflow calls, all.
+(`cpu` is run by `make tutorial`.)
 """
 
 import os
@@ -17,7 +18,7 @@ ALWAYS = ("08_reproduction", "gpu")
 SHORT = {"train_size": "48", "seeds": "1"}
 # in place of the bundled model, which a CPU trains for minutes
 TINY = {"07_rivals": {"model": "bert-base-uncased"}}
-PROFILES = [(path, profile) for path in find() for profile in ("gpu", "paper")]
+PROFILES = [(path, profile) for path in find() for profile in ("smoke", "gpu", "paper")]
 
 
 @pytest.mark.parametrize(
@@ -28,9 +29,11 @@ PROFILES = [(path, profile) for path in find() for profile in ("gpu", "paper")]
 def test_a_profile_runs_whole(start, tmp_path, path: Path, profile: str):
     if (path.stem, profile) != ALWAYS and not RUNS_ALL:
         pytest.skip("all profiles take minutes: `make profiles` runs them")
-    known = inspect_notebook(path)
-    given = {name: value for name, value in SHORT.items() if name in known}
-    given |= TINY.get(path.stem, {})
+    given = {}
+    if profile != "smoke":
+        known = inspect_notebook(path)
+        given = {name: value for name, value in SHORT.items() if name in known}
+        given |= TINY.get(path.stem, {})
     if not RUNS_ALL:
         given["task"] = "sentiment"
     options = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]

@@ -352,7 +352,7 @@ def test_forms_are_found_as_they_are_listed(name):
 
 
 def test_rows_without_a_label_are_left_out_with_a_warning():
-    """tests/test_labels.py has all forms of a missing label, and labels that look alike."""
+    """tests/rows/test_labels.py has all forms of a missing label, and labels that look alike."""
     texts, labels = ["good x", "bad x", "odd x"] * 20, ["p", "n", None] * 20
     with pytest.warns(UserWarning, match="20 of 60 rows have no label and are left out"):
         table = suspects(pandas.DataFrame({"text": texts, "label": labels}), min_count=5)
