@@ -292,14 +292,13 @@ COMMANDS = """
 import gc, json, sys
 from mtlib import __file__ as package
 from mtlib.cli import app
-import mtlib.runs.run
-gc.freeze()  # as in conftest.py
 print(package)
 for command in json.loads(sys.argv[1]):
     try:
         app(command, standalone_mode=False)
     except SystemExit as stop:
         assert not stop.code, command
+    gc.freeze()  # what it has imported, as in conftest.py
 """
 
 
