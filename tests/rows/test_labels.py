@@ -1,6 +1,7 @@
 """Labels of a person's rows: which are missing, which are refused, which look alike."""
 
 import datetime
+import re
 import warnings
 
 import numpy as np
@@ -54,7 +55,8 @@ def test_labels_of_other_kinds_are_refused(label):
     ],
 )
 def test_labels_that_look_alike_are_refused(label, like):
-    with pytest.raises(UserError, match=f"'{label}' and .* look alike and are two"):
+    message = f"{label!a} and {like!a} look alike and are two"
+    with pytest.raises(UserError, match=re.escape(message)):
         check_look_alike([label, "bad", like])
 
 
