@@ -12,7 +12,7 @@ from probes import Rows, bag_of_words, evaluation_sets, run_probe, texts
 from mtlib.data.registry import get_set
 from mtlib.paths import TESTBED_DIR
 from mtlib.testbed.generator import SPECS, generate, shortcut_label
-from mtlib.testbed.grammar import LABELS, load_grammar, tokens
+from mtlib.testbed.grammar import N_LABELS, load_grammar, tokens
 
 README = Path(__file__).with_name("README.md")
 HEADER = ("set", "rows", "new words", "shortcut right", "0.9", "0.5", "0")
@@ -42,7 +42,7 @@ def read_sets() -> dict[str, Rows]:
 def measured(sets: dict[str, Rows]) -> list[list[str]]:
     """For each set the first four cells of its line."""
     lines = []
-    for task in LABELS:
+    for task in N_LABELS:
         train = f"testbed_{task}_train"
         for name in (train, *evaluation_sets(task)):
             rows, words = sets[name], vocabulary(sets[name])
@@ -61,7 +61,7 @@ def shortcut_right(task: str, name: str, row: dict) -> bool:
 
 def bag_of_words_accuracy(sets: dict[str, Rows]) -> dict[str, str]:
     shares = {}
-    for task in LABELS:
+    for task in N_LABELS:
         evaluation = {name: sets[name] for name in evaluation_sets(task)}
         counts = run_probe(bag_of_words, task, sets[f"testbed_{task}_train"], evaluation)
         shares |= {name: f"{correct / n:.0%}" for name, (correct, n) in counts.items()}

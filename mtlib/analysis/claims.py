@@ -12,7 +12,7 @@ from mtlib.paths import DATA_DIR
 
 MODELS = ("BERT-base", "RoBERTa-base", "BART-base")
 _FLOOR = 2  # points: an arm that is no more above the commonest answer has not learned the set
-_ANSWERS = {intervals.BETTER: "better", intervals.WORSE: "worse", intervals.OPEN: "no"}
+_EXCLUDES_0 = {intervals.BETTER: "better", intervals.WORSE: "worse", intervals.OPEN: "no"}
 
 
 @cache
@@ -39,8 +39,9 @@ def table(whole: bool = True) -> pandas.DataFrame:
 
     A cell that repeats the one above is left empty.
     """
-    judged = claims()
-    shown = judged[whole | judged["report"]]
+    shown = claims()
+    if not whole:
+        shown = shown[shown["report"]]
     table = pandas.DataFrame([_in_words(claim) for claim in shown.to_dict("records")])
     grouping = table[["better than", "setting"]]
     repeated = grouping.eq(grouping.shift())
@@ -49,18 +50,18 @@ def table(whole: bool = True) -> pandas.DataFrame:
 
 def _in_words(claim: dict) -> dict:
     effects = [f"{claim[model]:+.1f}" for model in MODELS if pandas.notna(claim[model])]
-    answers = [claim[f"{model}?"] for model in MODELS if claim[f"{model}?"]]
-    if len({*answers}) == 1:
-        answers = answers[:1]
-    shift = intervals.Difference(claim["mean"], claim["low"], claim["high"], claim["n"])
+    judgements = [claim[f"{model}?"] for model in MODELS if claim[f"{model}?"]]
+    if len({*judgements}) == 1:
+        judgements = judgements[:1]
+    observed = intervals.Difference(claim["mean"], claim["low"], claim["high"], claim["n"])
     return {
         "better than": claim["than"],
         "on": claim["on"],
         "paper: BERT, RoBERTa, BART": ", ".join(effects),
-        "here": shift.text() if shift.n else "",
-        "excludes 0?": _ANSWERS.get(claim["verdict"], claim["verdict"]),
-        "excludes the paper's?": ", ".join(answers),
-        "seeds": shift.n,
+        "here": observed.text() if observed.n else "",
+        "excludes 0?": _EXCLUDES_0.get(claim["verdict"], claim["verdict"]),
+        "excludes the paper's?": ", ".join(judgements),
+        "seeds": observed.n,
         "setting": claim["setting"],
     }
 
@@ -85,13 +86,13 @@ def _judged(
     set_name, _, measure = measured_on.partition(" ")
     by_label = measure == "balanced"
     names = [comparison] if isinstance(comparison, str) else comparison
-    shift = intervals.Difference(float("nan"), None, None, 0)
+    observed = intervals.Difference(float("nan"), None, None, 0)
     at_floor = False
     if names:
         runs = _runs(names[0], arm, set_name)
         base_runs = _runs(names[-1], base, set_name)
         measure = measure or "accuracy"
-        shift = intervals.difference(runs[measure], base_runs[measure], paired=False)
+        observed = intervals.difference(runs[measure], base_runs[measure], paired=False)
         at_floor = _at_floor(runs) and _at_floor(base_runs)
     row = {
         "than": than,
@@ -99,20 +100,20 @@ def _judged(
         "set": set_name,
         "setting": setting,
         "report": report if isinstance(report, bool) else measured_on in report,
-        **vars(shift),
-        "verdict": intervals.verdict(shift),
+        **vars(observed),
+        "verdict": intervals.verdict(observed),
     }
     for model in MODELS:
         effect = None if by_label else difference("Mask-tuning", paper, set_name, model)
         row[model] = effect
-        row[f"{model}?"] = _excludes(shift, effect, at_floor)
+        row[f"{model}?"] = _excludes(observed, effect, at_floor)
     return row
 
 
-def _excludes(shift: intervals.Difference, effect: float | None, at_floor: bool) -> str:
-    if shift.n == 0:
+def _excludes(observed: intervals.Difference, effect: float | None, at_floor: bool) -> str:
+    if observed.n == 0:
         return ""
-    answer = intervals.claim(shift, effect)
+    answer = intervals.claim(observed, effect)
     return "floor" if answer and at_floor else answer
 
 

@@ -38,7 +38,7 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
         `bootstrap`: by set and arm, the difference to the base in points with its 95 % interval,
         over items and seeds, for accuracy (of edited halves) and for both halves.
     """
-    areas = []
+    aurocs = []
     correct: dict[str, dict] = {measure: defaultdict(dict) for measure in _MEASURES}
     for arm, record in comparison.runs:
         kept = probabilities(record["identity"], comparison.paths)
@@ -46,7 +46,7 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
         for set_name, predicted in kept.items():
             gold = _gold(set_name, source)
             heading = {"identity": record["identity"], "set": set_name}
-            areas.append(heading | _areas(predicted, gold))
+            aurocs.append(heading | _aurocs(predicted, gold))
             for measure in _MEASURES:
                 by_seed = correct[measure][set_name].setdefault(arm, {})
                 by_seed[record["config"]["seed"]] = _correct(set_name, predicted, gold, measure)
@@ -57,7 +57,7 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
             differences += [row | {"set": set_name, "measure": measure} for row in rows]
     columns = ["arm", "base", "set", "n", "items", "mean", "low", "high", "measure"]
     tables = {
-        "auroc": pandas.DataFrame(areas),
+        "auroc": pandas.DataFrame(aurocs),
         "bootstrap": pandas.DataFrame(differences, columns=columns),
     }
     return {name: _rounded_rows(table) for name, table in tables.items()}
@@ -132,27 +132,27 @@ def _gold(set_name: str, source: str) -> pandas.DataFrame:
     return table
 
 
-def _areas(predicted: np.ndarray, gold: pandas.DataFrame) -> dict[str, float]:
+def _aurocs(predicted: np.ndarray, gold: pandas.DataFrame) -> dict[str, float]:
     """AUROC in per cent of probabilities `(n, num_labels)`, in sets of pairs by half too."""
     if "half" not in gold:
-        return {"auroc": _area(predicted, gold["label"])}
+        return {"auroc": _auroc(predicted, gold["label"])}
     edited = (gold["half"] == "edited").to_numpy()
     return {
-        "auroc": _area(predicted[edited], gold["label"][edited]),
-        "auroc_original": _area(predicted[~edited], gold["label"][~edited]),
-        "auroc_both": _area(predicted, gold["label"]),
+        "auroc": _auroc(predicted[edited], gold["label"][edited]),
+        "auroc_original": _auroc(predicted[~edited], gold["label"][~edited]),
+        "auroc_both": _auroc(predicted, gold["label"]),
     }
 
 
-def _area(predicted: np.ndarray, labels: pandas.Series) -> float:
+def _auroc(predicted: np.ndarray, labels: pandas.Series) -> float:
     from sklearn.metrics import roc_auc_score  # takes seconds to import
 
     n_labels = predicted.shape[1]
     if n_labels == 2:
         return 100 * roc_auc_score(labels, predicted[:, 1])
-    shares = predicted.astype(float)
-    shares /= shares.sum(axis=1, keepdims=True)  # float16 does not sum to exactly 1
-    return 100 * roc_auc_score(labels, shares, multi_class="ovr", labels=range(n_labels))
+    normalised = predicted.astype(float)
+    normalised /= normalised.sum(axis=1, keepdims=True)  # float16 does not sum to exactly 1
+    return 100 * roc_auc_score(labels, normalised, multi_class="ovr", labels=range(n_labels))
 
 
 def _correct(

@@ -118,18 +118,22 @@ def _run_columns(arm: str, record: dict) -> dict:
 
 def _arm_names(records: Sequence[dict]) -> list[str]:
     """The method of each run and, in brackets, the settings in which runs of that method differ."""
-    comparable: dict[tuple, dict[int, dict]] = defaultdict(dict)
-    for number, record in enumerate(records):
-        config = record["config"]
-        heading = tuple(config[name] for name in (*_HEADING, "method"))
-        comparable[heading][number] = _distinguishing_settings(config)
-    names = {}
-    for (*_, method), settings_by_run in comparable.items():
-        varying = _varying(settings_by_run.values())
-        for number, settings in settings_by_run.items():
-            shown = {name: settings[name] for name in varying if name in settings}
-            names[number] = _arm_name(method, shown)
-    return [names[number] for number in range(len(records))]
+    headings = [_heading(record["config"]) for record in records]
+    settings_of_runs = [_distinguishing_settings(record["config"]) for record in records]
+    comparable: dict[tuple, list[dict]] = defaultdict(list)
+    for heading, settings in zip(headings, settings_of_runs, strict=True):
+        comparable[heading].append(settings)
+    varying = {heading: _varying(group) for heading, group in comparable.items()}
+    names = []
+    for heading, settings in zip(headings, settings_of_runs, strict=True):
+        shown = {name: settings[name] for name in varying[heading] if name in settings}
+        names.append(_arm_name(heading[-1], shown))
+    return names
+
+
+def _heading(config: dict) -> tuple:
+    """What runs that are compared by default agree in; the method stands last."""
+    return tuple(config[name] for name in (*_HEADING, "method"))
 
 
 def _distinguishing_settings(config: dict) -> dict:

@@ -73,24 +73,24 @@ def _welch_difference(first: pandas.Series, second: pandas.Series, level: float)
     return Difference(mean, float(low), float(high), n)
 
 
-def verdict(shift: Difference, obstacle: str = "") -> str:
+def verdict(observed: Difference, obstacle: str = "") -> str:
     """Whether the interval excludes 0.
 
     Accuracies are counts over a few hundred texts, so all differences can be equal by chance. Then
     there is no spread to make an interval of, and the question stays open.
     """
-    if reason := _no_verdict(shift, obstacle):
+    if reason := _no_verdict(observed, obstacle):
         return reason
-    if math.isclose(shift.low, shift.high, abs_tol=1e-9):
+    if math.isclose(observed.low, observed.high, abs_tol=1e-9):
         return OPEN
-    if shift.low > 0:
+    if observed.low > 0:
         return BETTER
-    if shift.high < 0:
+    if observed.high < 0:
         return WORSE
     return OPEN
 
 
-def claim(shift: Difference, effect: float | None, obstacle: str = "") -> str:
+def claim(observed: Difference, effect: float | None, obstacle: str = "") -> str:
     """Whether the interval excludes a claimed effect.
 
     "supported": the whole interval is at least as large as the effect and has its sign. "excluded":
@@ -98,12 +98,12 @@ def claim(shift: Difference, effect: float | None, obstacle: str = "") -> str:
     """
     if effect is None or effect == 0:
         return ""
-    if reason := _no_verdict(shift, obstacle):
+    if reason := _no_verdict(observed, obstacle):
         return reason
     # measured in the direction of the effect
-    near, far = shift.low, shift.high
+    near, far = observed.low, observed.high
     if effect < 0:
-        near, far = -shift.high, -shift.low
+        near, far = -observed.high, -observed.low
     if near >= abs(effect):
         return SUPPORTED
     if far < abs(effect):
@@ -111,20 +111,21 @@ def claim(shift: Difference, effect: float | None, obstacle: str = "") -> str:
     return UNDECIDED
 
 
-def _no_verdict(shift: Difference, obstacle: str) -> str:
+def _no_verdict(observed: Difference, obstacle: str) -> str:
     """Why there can be no verdict, or ""."""
-    if not shift.n:
+    if not observed.n:
         return "not run"
-    if shift.n < FEWEST_SEEDS:
-        return f"too few seeds ({shift.n} of {FEWEST_SEEDS})"
+    if observed.n < FEWEST_SEEDS:
+        return f"too few seeds ({observed.n} of {FEWEST_SEEDS})"
     return f"no verdict ({obstacle})" if obstacle else ""
 
 
 def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
     """(mean, low, high) of two values or more, by Student's t."""
-    mean = fmean(values)
-    from scipy.special import stdtrit
+    from scipy.special import stdtrit  # far quicker to import than scipy.stats
 
+    mean = fmean(values)
     n = len(values)
-    half = float(stdtrit(n - 1, (1 + level) / 2) * (np.std(values, ddof=1) / np.sqrt(n)))
-    return mean, mean - half, mean + half
+    standard_error = np.std(values, ddof=1) / np.sqrt(n)
+    half_width = float(stdtrit(n - 1, (1 + level) / 2) * standard_error)
+    return mean, mean - half_width, mean + half_width

@@ -27,8 +27,7 @@ from mtlib.policies.part_of_speech import PARTS_OF_SPEECH, PartOfSpeechSpans
 from mtlib.policies.wrapping import DrawMasks
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import drawn_rows, read_inputs
-from mtlib.settings import ENGLISH_PIPELINE
-from mtlib.testbed.known_words import of_testbed
+from mtlib.testbed.known_words import is_of_testbed
 from mtlib.tokens import special_tokens
 
 # Left out: `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline, and
@@ -67,7 +66,6 @@ def describe(
     train_size: int | None = None,
     size: int | None = None,
     seed: int = 0,
-    spacy_pipeline: str = ENGLISH_PIPELINE,
     report: Callable[[str], None] = lambda name: None,
 ) -> dict:
     """What policies mask, as a mapping that JSON can hold; `table` shows it.
@@ -82,7 +80,6 @@ def describe(
             draws them. By default all.
         seed: of what policies learn, and of the masks. Each policy draws random numbers of its
             own: two policies should not mask the same tokens only because of the same numbers.
-        spacy_pipeline: finds the named entities of salient spans.
         report: called with the name of each policy when it is done.
 
     Raises:
@@ -98,7 +95,7 @@ def describe(
         train_size=train_size,
         sets=(get_task(task).dev_set(source),),
     )
-    plm, maskings = _checked(config, names, spacy_pipeline)
+    plm, maskings = _model_and_policies(config, names)
     examples = _training_examples(config, plm)
     looked_at = drawn_rows(len(examples), size)
     tokens = mark(plm, examples.select(looked_at))
@@ -193,7 +190,7 @@ def mark(plm: SharedPLM, examples: Dataset) -> pandas.DataFrame:
         "frequency": np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
         "ordinary": ~np.isin(ids, special_tokens(plm.tokenizer)),
     })  # fmt: skip
-    if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
+    if "uid" in examples.column_names and all(map(is_of_testbed, examples["uid"])):
         for name, transform in (("shortcut", ShortcutSpans()), ("cause", CausalSpans())):
             marked = transform(plm, examples).examples
             tokens[name] = _flat(marked[f"known_{name}"]) > 0
@@ -255,10 +252,9 @@ def _prepared(
     return examples
 
 
-def _checked(
+def _model_and_policies(
     config: RunConfig,
     names: Iterable[str],
-    spacy_pipeline: str,
 ) -> tuple[SharedPLM, dict[str, MaskingPolicy]]:
     """The model, and the policies by name, each checked to fit the data and the model."""
     trained = (Path(config.model_path) / HEAD_FILE).exists()
@@ -274,7 +270,7 @@ def _checked(
     maskings = {}
     for name in names:
         policy, rate = parse_policy(name)
-        maskings[name] = masking_policy(policy, rate, plm.tokenizer, spacy_pipeline)
+        maskings[name] = masking_policy(policy, rate, plm.tokenizer)
     for masking in maskings.values():
         for transform in masking.transforms():
             transform.reading_from(config.source).check(plm)

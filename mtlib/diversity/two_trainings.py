@@ -149,7 +149,7 @@ def as_frame(descriptions: Mapping[str, Mapping]) -> pandas.DataFrame:
     for model, description in descriptions.items():
         for task, studied in description["tasks"].items():
             for arm, counts in studied["arms"].items():
-                *_, last_epoch = counts["tokens"].values()
+                last_epoch = list(counts["tokens"].values())[-1]
                 changed = last_epoch["changed"] / last_epoch["n"]
                 rows[model, task, arm] = _shares(counts["examples"]) | {"tokens changed": changed}
     for arm, shares in PAPER_SHARES.items():

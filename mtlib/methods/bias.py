@@ -24,7 +24,7 @@ from mtlib.objectives import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
 from mtlib.testbed.generator import shortcut_label
-from mtlib.testbed.grammar import LABELS, load_grammar
+from mtlib.testbed.grammar import N_LABELS, load_grammar
 from mtlib.tokens import text_reader
 
 FOLDS = 5
@@ -260,7 +260,7 @@ def shortcut(plm: SharedPLM, texts, pairs) -> np.ndarray:
         grammar = load_grammar("sentiment")
         labels = [shortcut_label(grammar, text) for text in texts]
     else:
-        grammar = load_grammar("nli" if n_labels == LABELS["nli"] else "paraphrase")
+        grammar = load_grammar("nli" if n_labels == N_LABELS["nli"] else "paraphrase")
         labels = [shortcut_label(grammar, *row) for row in zip(texts, pairs, strict=True)]
     return np.eye(n_labels)[labels]
 

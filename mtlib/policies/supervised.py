@@ -25,7 +25,7 @@ from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_spa
 from mtlib.preparing import Prepared, Transform, with_column
 from mtlib.rows.folding import WORD
 from mtlib.spans import Spans, TokenSpans, check_offsets
-from mtlib.testbed.known_words import of_testbed
+from mtlib.testbed.known_words import is_of_testbed
 
 LONGEST_EDIT = 10  # words; in a longer run a sentence was written anew
 
@@ -102,7 +102,7 @@ class PointAtAnswers(Transform):
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
         """What the pointer learns from. `marked_spans` makes such a list with a `TokenSpans`."""
         columns = examples.column_names
-        if "uid" in columns and all(of_testbed(uid) for uid in examples["uid"]):
+        if "uid" in columns and all(is_of_testbed(uid) for uid in examples["uid"]):
             return marked_spans(CausalSpans(), plm, examples)
         if "text_pair" in columns:
             raise UserError(

@@ -29,7 +29,7 @@ from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
 from mtlib.settings import Count, Share, check
 from mtlib.testbed.grammar import (
-    LABELS,
+    N_LABELS,
     OPTION,
     SIDES,
     SLOT,
@@ -88,7 +88,7 @@ SPECS: dict[str, SetSpec] = {
 def generate(
     strength: float = 0.9,
     seed: int = 0,
-    tasks: Iterable[str] = tuple(LABELS),
+    tasks: Iterable[str] = tuple(N_LABELS),
     train_rows: int | None = None,
 ) -> dict[str, list[dict]]:
     """All sets of the tasks by name: rows of text, (text_pair,) label, uid and group.
@@ -307,10 +307,10 @@ def plan_rows(
     templates = [template for section in spec.sections for template in grammar.templates[section]]
     if spec.agree == "template":
         return shuffled(rng, one_spurious_label_a_template(spec.size, templates))
-    k = LABELS[spec.task]
+    k = N_LABELS[spec.task]
     agree = agreement(strength, k) if spec.agree is None else spec.agree
     wanted = labels_and_spurious_labels(spec.size, k, agree)
-    pools = {both: groups(spec, templates, *both) for both in set(wanted)}
+    pools = {both: template_pool(spec, templates, *both) for both in set(wanted)}
     planned = [PlannedRow(pools[both], *both) for both in wanted]
     return shuffled(rng, planned)
 
@@ -337,7 +337,7 @@ def labels_and_spurious_labels(size: int, k: int, agree: float) -> list[tuple[in
     return wanted
 
 
-def groups(
+def template_pool(
     spec: SetSpec,
     templates: list[Template],
     label: int,
@@ -460,10 +460,12 @@ class Writer:
     def unused(self, category: str, entries: list[Entry]) -> Entry:
         """The first entry from a random one on that is not used; the last where all are."""
         start = self.choose(category, len(entries))
-        for entry in entries[start:] + entries[:start]:
+        rotated = entries[start:] + entries[:start]
+        for entry in rotated:
+            # one with slots reads differently each time
             if entry.key not in self.used or "{" in entry.key:
-                break
-        return entry
+                return entry
+        return rotated[-1]
 
     def choose(self, what: str, n: int, again: bool = False) -> int:
         """A number below `n`. `again` repeats the last choice of this kind."""

@@ -22,7 +22,7 @@ from itertools import product
 from mtlib.data.yaml_files import load_yaml
 from mtlib.paths import TESTBED_DIR
 
-LABELS = {"sentiment": 2, "nli": 3, "paraphrase": 2}
+N_LABELS = {"sentiment": 2, "nli": 3, "paraphrase": 2}
 SIDES = ("neg", "pos")  # of an opinion word, by label
 SLOT = re.compile(r"\{([-+~]?)(?:(\w+)=)?(\w+)((?:\.\w+)*)\}")
 WORD = r"[a-z0-9]+(?:['-][a-z0-9]+)*"  # of a text in lower case

@@ -60,7 +60,7 @@ def grammar_of(uid: str | None) -> Grammar:
     Raises:
         UserError: the row is not from a training set of the testbed.
     """
-    if not of_testbed(uid):
+    if not is_of_testbed(uid):
         raise UserError(
             f"{uid!r} is no row of a training set of the testbed; which words carry the shortcut "
             "and which decide the label is known only for these."
@@ -68,7 +68,7 @@ def grammar_of(uid: str | None) -> Grammar:
     return load_grammar(SPECS[_set_of(uid)].task)
 
 
-def of_testbed(uid: str | None) -> bool:
+def is_of_testbed(uid: str | None) -> bool:
     """Whether a row is from a training set of the testbed."""
     name = _set_of(uid)
     return name in SPECS and name.endswith("_train")

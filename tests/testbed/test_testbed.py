@@ -23,13 +23,13 @@ from mtlib.testbed.generator import (
     shortcut_label,
     write,
 )
-from mtlib.testbed.grammar import LABELS, Template, load_grammar
+from mtlib.testbed.grammar import N_LABELS, Template, load_grammar
 
 sys.path.insert(0, str(TESTBED_DIR))
 from make_datasheet import README, measured, read_sets
 from probes import texts
 
-GRAMMARS = {task: load_grammar(task) for task in LABELS}
+GRAMMARS = {task: load_grammar(task) for task in N_LABELS}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_sizes_columns_and_no_sentence_in_two_sets(other):
 
 @settings(max_examples=25, deadline=None)
 @given(
-    task=st.sampled_from(list(LABELS)),
+    task=st.sampled_from(list(N_LABELS)),
     strength=st.floats(0, 1),
     seed=st.integers(0, 9),
     size=st.integers(1, 80),
@@ -95,7 +95,7 @@ def test_sizes_columns_and_no_sentence_in_two_sets(other):
 def test_the_shortcut_agrees_as_often_as_the_strength_says(task, strength, seed, size):
     name = f"testbed_{task}_train"
     grammar = GRAMMARS[task]
-    k = LABELS[task]
+    k = N_LABELS[task]
     rows = make_set(name, replace(SPECS[name], size=size), grammar, strength, seed, {})
     spurious_labels = {label: Counter() for label in range(k)}
     for row in rows:

@@ -19,7 +19,6 @@ _BELOW = 0.28  # rows by which single seeds stand below their mean
 def accuracy(
     scores: pandas.DataFrame,
     title: str = "",
-    measure: str = "accuracy",
     families: Mapping[str, str] | None = None,
 ) -> tuple[Figure, str]:
     """A row for each arm and a panel for each set: mean over seeds with its 95 % interval.
@@ -30,12 +29,11 @@ def accuracy(
     Args:
         scores: rows of `analysis.frame.frame`, or of `Comparison.frame` without settings `by`.
         title: of the figure.
-        measure: a column of `scores` in per cent.
         families: the family of each arm, one of `FAMILIES`, which decides its colour and marker.
             None: a colour and marker for each arm.
     """
     arms = list(dict.fromkeys(scores["arm"]))
-    scores = scores.dropna(subset=measure)
+    scores = scores.dropna(subset="accuracy")
     seeds = scores.groupby("arm")["seed"].nunique()
     labels = [f"{arm} (n = {seeds[arm]})" for arm in arms]
     height = 0.7 + 0.27 * len(arms)
@@ -44,19 +42,18 @@ def accuracy(
     looks = _looks(arms, families)
     words = {arm: [] for arm in arms}
     for (name, axis), (row, arm) in itertools.product(axes.items(), enumerate(arms)):
-        runs = scores.loc[(scores["set"] == name) & (scores["arm"] == arm), measure]
+        runs = scores.loc[(scores["set"] == name) & (scores["arm"] == arm), "accuracy"]
         if len(runs):
             mean = _draw_arm(axis, row, arm, runs, looks[arm])
             words[arm].append(f"{name} {mean:.1f} %")
     for name, axis in axes.items():
         majority = scores.loc[scores["set"] == name, "majority"].dropna()
-        if len(majority) and measure == "accuracy":
+        if len(majority):
             look = {"ls": ":", "color": "0.5", "lw": 1.5}
             axis.axvline(majority.iloc[0], label="best constant answer", **look)
-        style.rows_down(axis, labels, xlabel=f"{measure}, %")
+        style.rows_down(axis, labels, xlabel="accuracy, %")
     style.finish(figure, title, next(iter(axes.values())))
-    lead = f"{measure.capitalize()} by evaluation set with 95 % intervals"
-    return figure, style.sentence(lead, words)
+    return figure, style.sentence("Accuracy by evaluation set with 95 % intervals", words)
 
 
 def _looks(arms: Sequence[str], families: Mapping[str, str] | None) -> dict[str, dict]:
