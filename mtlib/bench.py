@@ -44,6 +44,7 @@ SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, h
 SIZES = ((16, 16), (32, 32), (32, 128))  # sequences of a batch, tokens of a sequence
 # dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
 _PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
+_TwoTimed = tuple[Callable[[], float], Callable[[], float]]  # each returns its seconds
 _TRAINING = {
     "save_strategy": "no",
     "logging_strategy": "no",
@@ -67,8 +68,8 @@ def run(names: Sequence[str] = (), quick: bool = False) -> Iterator[dict]:
     quiet_libraries()
     repeats = 3 if quick else 7
     for name in names or BENCHMARKS:
-        what, against, make = BENCHMARKS[name]
-        ours, theirs = make(quick)
+        what, against, functions_of = BENCHMARKS[name]
+        ours, theirs = functions_of(quick)
         result = compare(ours, theirs, repeats)
         yield {"name": name, "what": what, "against": against, **result}
 
@@ -189,7 +190,7 @@ def phrases(n: int) -> Dataset:
     return rows.remove_columns("text").add_column("text", texts)
 
 
-def _step(quick: bool):
+def _step_functions(quick: bool) -> _TwoTimed:
     """One optimiser step on the same batch, losses and clipping included."""
     examples = tokenise(phrases(16), AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
     steps = 6 if quick else 20
@@ -200,7 +201,7 @@ def _step(quick: bool):
     return partial(seconds, MaskTuning()), partial(seconds, FineTuning())
 
 
-def _epoch(quick: bool):
+def _epoch_functions(quick: bool) -> _TwoTimed:
     """A whole training: ours as a user runs it, and that of transformers' run_glue.py at batch 16.
 
     Ours groups examples by length, and uses bf16 where the CPU has it.
@@ -236,7 +237,7 @@ def _epoch(quick: bool):
     return ours, stock
 
 
-def _suspects(quick: bool):
+def _suspects_functions(quick: bool) -> _TwoTimed:
     """Suspect words of a file, beside splitting its texts into words."""
     rows = phrases(5_000 if quick else 100_000).to_pandas()
 
@@ -247,22 +248,22 @@ def _suspects(quick: bool):
     return lambda: _seconds(partial(suspects, rows)), lambda: _seconds(split)
 
 
-# what is measured, what it is compared with, and a function that returns two that return seconds
+# what is measured, what it is compared with, and a function that makes the two that are timed
 BENCHMARKS = {
     "step": (
         "one Mask-tuning step",
         "one fine-tuning step, same batch",
-        _step,
+        _step_functions,
     ),
     "suspects": (
         "suspect words of 100,000 phrases (quick: 5,000)",
         "splitting them into words",
-        _suspects,
+        _suspects_functions,
     ),
     "epoch": (
         "an epoch of Mask-tuning, SST-2's lengths",
         "stock fine-tuning, padded to 128, float32",
-        _epoch,
+        _epoch_functions,
     ),
 }
 

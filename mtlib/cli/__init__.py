@@ -33,15 +33,16 @@ EXIT_CODES = (
 
 def run(context: typer.Context) -> None:
     """Train, evaluate and write one record; `run --help` has the settings of all methods."""
-    _with_options_of_its_own("run", context)
+    _hand_on("run", context)
 
 
 def train(context: typer.Context) -> None:
     """Train on your own data with words masked, beside fine-tuning."""
-    _with_options_of_its_own("train", context)
+    _hand_on("train", context)
 
 
-def _with_options_of_its_own(name: str, context: typer.Context) -> None:
+def _hand_on(name: str, context: typer.Context) -> None:
+    """Run a command of the other app, whose options are made of all methods' settings."""
     from mtlib.cli.training import app
 
     code = app([name, *context.args], prog_name=PROGRAM, standalone_mode=False)

@@ -91,14 +91,14 @@ def sweep(
     from mtlib.sweeps import executors, sweep_file
     from mtlib.sweeps.store import Store
 
-    instead = {}
+    overrides = {}
     if source is not None:
-        instead["source"] = source
+        overrides["source"] = source
     if model is not None:
-        instead["models"] = model
+        overrides["models"] = model
     check_keeping(reuse, keep_model)
     store = Store(out, reuse, keep_model)
-    runs = sweep_file.identify(sweep_file.expand(file, **instead))
+    runs = sweep_file.identify(sweep_file.expand(file, **overrides))
     if dry_run:
         _print_plan(runs, store)
         return
@@ -122,11 +122,9 @@ def _print_plan(runs: Sequence["GridRun"], store: "Store") -> None:
     columns["record"] = states
     columns["minutes"] = _minutes(runs, states)
     print_table(f"{len(runs)} runs", columns, zip(*columns.values(), strict=True))
-    shipped = 0
-    for run, state in zip(runs, states, strict=True):
-        shipped += run.shipped and state == "to do"
-    if shipped:
-        print_line(f"{shipped} of those to do have a shipped record, which --reuse takes")
+    to_do = [run for run, state in zip(runs, states, strict=True) if state == "to do"]
+    if n_shipped := sum(run.shipped for run in to_do):
+        print_line(f"{n_shipped} of those to do have a shipped record, which --reuse takes")
 
 
 def _check_precision(runs: Sequence["GridRun"], file: Path) -> None:

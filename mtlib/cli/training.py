@@ -95,10 +95,15 @@ def _option(name: str, field: FieldInfo, flag: str = "", kind=None, **changes) -
         "metavar": "VALUE" if kind == str | None else None,
     }
     option = typer.Option(flag or f"--{name.replace('_', '-')}", **options | changes)
+    default = None
+    if kind is str:
+        default = inspect.Parameter.empty  # it has to be given
+    elif kind is bool:
+        default = False
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default={str: inspect.Parameter.empty, bool: False}.get(kind),
+        default=default,
         annotation=Annotated[kind, option],
     )
 
@@ -115,7 +120,7 @@ def _default_shown(field: FieldInfo) -> str:
     return "" if shown in ("None", "True", "False", "()", "PydanticUndefined") else shown
 
 
-def _of_methods(name: str) -> dict[str, str | bool]:
+def _method_option(name: str) -> dict[str, str | bool]:
     """What the option of a method's setting says beside its description."""
     reading = readers(name)
     others = [method for method in METHODS if method not in reading]
@@ -140,7 +145,7 @@ def _options_of_run() -> dict[str, dict]:
     panel_of = {name: panel for panel, names in _PANELS.items() for name in names}
     changes = {}
     for name in all_settings():
-        changes[name] = {} if name in RunConfig.model_fields else _of_methods(name)
+        changes[name] = {} if name in RunConfig.model_fields else _method_option(name)
         changes[name]["rich_help_panel"] = panel_of.get(name, _LAST_PANEL)
     rows = f"a row of the paper's tables, or of ours: {', '.join(METHODS)}"
     changes["task"] |= {"kind": str}

@@ -202,7 +202,7 @@ class LocalExecutor:
         if time.monotonic() > self._end:
             return "left"
         log = self._store.log(run.file)
-        order = {
+        job = {
             "settings": run.config.values(),
             "out": self._store.address,
             "file": run.file,
@@ -212,17 +212,17 @@ class LocalExecutor:
         environment = self._environments.get()
         try:
             for _ in range(RETRIES + 1):
-                code, answer = self._attempt(json.dumps(order), environment, log)
-                if answer:
-                    return answer
+                code, status = self._attempt(json.dumps(job), environment, log)
+                if status:
+                    return status
                 if code >= 0:
                     break
             raise RunFailed(_reason(code, log))
         finally:
             self._environments.put(environment)
 
-    def _attempt(self, order: str, environment: Mapping[str, str], log: Path) -> tuple[int, str]:
-        """The exit code and the answer of a process that does a run."""
+    def _attempt(self, job: str, environment: Mapping[str, str], log: Path) -> tuple[int, str]:
+        """The exit code of a process that does a run, and the run's status, "" if it gave none."""
         with _open_log(log) as output, self._lock:
             if self._closed:
                 raise RunFailed("the sweep was stopped")
@@ -235,9 +235,9 @@ class LocalExecutor:
                 text=True,
             )
             self._children.add(child)
-        answer, _ = child.communicate(order)
+        status, _ = child.communicate(job)
         self._children.discard(child)
-        return child.returncode, answer.strip()
+        return child.returncode, status.strip()
 
 
 class RayExecutor:
@@ -268,7 +268,7 @@ class RayExecutor:
         if self._connected_here:
             _connect(ray, address)
         try:
-            gpus = _check_request(ray, cpus, gpus)
+            gpus = _gpus_of_a_run(ray, cpus, gpus)
         except UserError:
             self.close()
             raise
@@ -299,11 +299,14 @@ class RayExecutor:
 
 
 def _reason(code: int, log: Path) -> str:
+    """Why a process failed: the last error in its log, or else the log's last line."""
     if code < 0:
         return f"its process was killed (signal {-code}) {RETRIES + 1} times"
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return [f"its process ended with exit code {code}", *lines, *errors][-1]
+    if errors:
+        return errors[-1]
+    return lines[-1] if lines else f"its process ended with exit code {code}"
 
 
 @contextlib.contextmanager
@@ -360,10 +363,11 @@ def _connect(ray, address: str) -> None:
         ) from error
 
 
-def _check_request(ray, cpus: float, gpus: float | None) -> float:
-    """The GPUs of each run, if some machine of the cluster has what a run asks for.
+def _gpus_of_a_run(ray, cpus: float, gpus: float | None) -> float:
+    """How many GPUs Ray is asked for.
 
-    (Otherwise Ray would wait for ever.)
+    Raises:
+        UserError: no machine of the cluster has so many, or so many CPUs; Ray would wait for ever.
     """
     machines = _machines(ray)
     if gpus is None:

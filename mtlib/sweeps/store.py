@@ -49,10 +49,10 @@ class Store:
         self.keep_model = keep_model
         with self._errors("write to"):  # an address of no file system that is installed
             self._system, self._root = fsspec.url_to_fs(out)
-        self._far = not isinstance(self._system, LocalFileSystem)
+        self._is_remote = not isinstance(self._system, LocalFileSystem)
         name = hashlib.sha256(out.encode()).hexdigest()[:10]
-        self.folder = _folder_of_this_user() / name if self._far else Path(self._root)
-        if not self._far:
+        self.folder = _folder_of_this_user() / name if self._is_remote else Path(self._root)
+        if not self._is_remote:
             self.address = str(self.folder)
         elif keep_model:
             raise UserError(f"models are kept in a folder alone, and --out is {out}.")
@@ -60,7 +60,7 @@ class Store:
     def check_writable(self) -> None:
         """Raise `UserError` where a record could not be written."""
         make_writable(self.folder)
-        if self._far:
+        if self._is_remote:
             probe = f"{uuid.uuid4().hex}.probe"
             self._write(probe, b"")
             with self._errors("write to"):
@@ -93,7 +93,7 @@ class Store:
         """
         record = self.folder / name
         probabilities = record.with_suffix(".npz")
-        if self._far and record.exists():
+        if self._is_remote and record.exists():
             if self.state(name) is None:
                 for path in (probabilities, record):  # the record last: it says that all is there
                     # no file where training diverged, or where another sweep has just moved it

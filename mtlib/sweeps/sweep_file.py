@@ -69,46 +69,47 @@ def identify(configs: Iterable[RunConfig]) -> list[GridRun]:
     return runs
 
 
-def expand(file: Path, **instead: str) -> list[RunConfig]:
-    """The runs that a sweep file means, each once.
+def expand(file: Path, **overrides: str) -> list[RunConfig]:
+    """The configurations of the runs that a sweep file means, each once.
 
     What differs only in settings that its method ignores is one run. They are in the file's order,
     but that all runs of one seed stand before those of the next.
 
     Args:
         file: the sweep file.
-        instead: values for keys, in place of those that the file has outside its grids.
+        overrides: values for keys, in place of those that the file has outside its grids.
 
     Raises:
         UserError: naming the file, the value and what was expected.
     """
     common, grids = _load(file)
-    common |= instead
-    runs, read_anywhere = {}, set()
+    common |= overrides
+    configs: dict[str, RunConfig] = {}
+    used_anywhere = set()
     for number, grid in enumerate(grids, start=1):
-        place = str(file) if grids == [{}] else f"{file}, grid {number}"
-        _check_keys(place, common | grid)
-        read = set()
+        where = str(file) if grids == [{}] else f"{file}, grid {number}"
+        _check_keys(where, common | grid)
+        used_by_grid = set()
         try:
             for values in _combinations(common | grid):
-                values = effective_settings(values)
-                read |= values.keys()
-                config = configure(**values)
-                runs.setdefault(repr(config), config)
+                settings = effective_settings(values)
+                used_by_grid |= settings.keys()
+                config = configure(**settings)
+                configs.setdefault(repr(config), config)
         except UserError as error:
-            raise UserError(f"{place}: {error}") from error
-        _check_read(place, grid, read)
-        read_anywhere |= read
-    _check_read(str(file), common, read_anywhere)
+            raise UserError(f"{where}: {error}") from error
+        _check_used(where, grid, used_by_grid)
+        used_anywhere |= used_by_grid
+    _check_used(str(file), common, used_anywhere)
     # a sweep that is cut short has whole seeds
-    seeds = list(dict.fromkeys(config.seed for config in runs.values()))
-    return sorted(runs.values(), key=lambda config: seeds.index(config.seed))
+    seeds = list(dict.fromkeys(config.seed for config in configs.values()))
+    return sorted(configs.values(), key=lambda config: seeds.index(config.seed))
 
 
-def _check_keys(place: str, keys: Iterable[str]) -> None:
+def _check_keys(where: str, keys: Iterable[str]) -> None:
     for key in keys:
         if key not in KEYS:
-            raise UserError(f"{place}: unknown key {key!r}; {one_of(key, ['grids', *KEYS])}")
+            raise UserError(f"{where}: unknown key {key!r}; {one_of(key, ['grids', *KEYS])}")
 
 
 def _combinations(entries: Mapping) -> Iterable[dict]:
@@ -127,7 +128,7 @@ def _values(key: str, entry: object) -> list:
     is_list = isinstance(entry, list)
     is_one_value = key in _LISTS and is_list and all(isinstance(name, str) for name in entry)
     values = entry if is_list and not is_one_value else [entry]
-    return [_typed(KEYS[key], value) for value in values]
+    return [_with_absolute_path(KEYS[key], value) for value in values]
 
 
 def _seeds(entry: object) -> object:
@@ -142,18 +143,19 @@ def _seeds(entry: object) -> object:
     return entry
 
 
-def _typed(name: str, value: object) -> object:
-    """A path from the root: it must mean the same to a process in another folder."""
+def _with_absolute_path(name: str, value: object) -> object:
+    """The value; a path from the root on, which means the same to a process in another folder."""
     may_be_path = name in ("source", "model", "treebank") and isinstance(value, str)
     if may_be_path and value not in NAMES and Path(value).exists():
         return os.path.abspath(value)
     return value
 
 
-def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
+def _check_used(where: str, entries: Mapping, used: Iterable[str]) -> None:
+    """Raise `UserError` if no run reads one of these entries that has a value."""
     for key, entry in entries.items():
-        if KEYS[key] not in read and any(value is not None for value in _values(key, entry)):
-            raise UserError(f"{place}: none of its runs reads {key}; leave it out.")
+        if KEYS[key] not in used and any(value is not None for value in _values(key, entry)):
+            raise UserError(f"{where}: none of its runs reads {key}; leave it out.")
 
 
 class _File(BaseModel, extra="allow"):
