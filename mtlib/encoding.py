@@ -62,7 +62,7 @@ def tokenise(
         reader=text_reader(tokenizer),
         texts=texts,
         label=label,
-        length=_length(tokenizer, max_length, is_pair=len(texts) == 2),
+        length=_length_limit(tokenizer, max_length, is_pair=len(texts) == 2),
         counts_cut_texts=max_length is None,
     )
     examples = dataset.map(
@@ -78,18 +78,17 @@ def tokenise(
 
 def _check_dataset(dataset: object) -> None:
     columns = getattr(dataset, "column_names", None)
-    if isinstance(dataset, Dataset) and "text" in columns:
-        if {"label", "labels"} <= {*columns}:
-            raise UserError(
-                "the dataset has a column label and a column labels; expected one of them. Remove "
-                "the other, as with dataset.remove_columns('labels')."
-            )
-        return
-    has = "" if columns is None else f" with {columns}"
-    raise UserError(
-        f"the dataset is a {type(dataset).__name__}{has}; expected a Dataset with a column `text`, "
-        "as Dataset.from_list(rows) or mtlib.read_table(path, text, label) makes it."
-    )
+    if not isinstance(dataset, Dataset) or "text" not in columns:
+        has = "" if columns is None else f" with {columns}"
+        raise UserError(
+            f"the dataset is a {type(dataset).__name__}{has}; expected a Dataset with a column "
+            "`text`, as Dataset.from_list(rows) or mtlib.read_table(path, text, label) makes it."
+        )
+    if {"label", "labels"} <= {*columns}:
+        raise UserError(
+            "the dataset has a column label and a column labels; expected one of them. Remove the "
+            "other, as with dataset.remove_columns('labels')."
+        )
 
 
 def _dropped_columns(names: list[str], texts: list[str], keep: Collection[str]) -> list[str]:
@@ -108,17 +107,17 @@ def _dropped_columns(names: list[str], texts: list[str], keep: Collection[str]) 
     return dropped
 
 
-def _length(tokenizer: PreTrainedTokenizerBase, max_length: int | None, is_pair: bool) -> int:
+def _length_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None, is_pair: bool) -> int:
     """How many tokens of a text are read at most."""
-    length = max_length
-    if length is None:
-        length = min(DEFAULT_LENGTH, tokenizer.model_max_length)
+    limit = max_length
+    if limit is None:
+        limit = min(DEFAULT_LENGTH, tokenizer.model_max_length)
     n_added = tokenizer.num_special_tokens_to_add(pair=is_pair)
-    if length <= n_added:  # tokenizers then cut nothing at all
+    if limit <= n_added:  # tokenizers then cut nothing at all
         raise UserError(
-            f"max_length is {length}; the tokenizer adds {n_added} tokens to every text, give more."
+            f"max_length is {limit}; the tokenizer adds {n_added} tokens to every text, give more."
         )
-    return length
+    return limit
 
 
 @dataclass

@@ -122,11 +122,11 @@ class CountedMasking(MaskingPolicy):
         wanted = torch.round(self.rate * n.double()).long()  # (batch, 1)
         at_least = 1 if self.rate > 0 else 0
         wanted = wanted.clamp(min=at_least)
-        keys = uniform(candidates, rng)  # (batch, seq), 2 where there is no candidate
+        numbers = uniform(candidates, rng)  # (batch, seq), 2 where there is no candidate
         if scores is None:
-            order = keys.argsort(dim=1, stable=True)  # (batch, seq); padding changes no tie
+            order = numbers.argsort(dim=1, stable=True)  # (batch, seq); padding changes no tie
         else:
-            order = self._order(keys, scores.to(keys.dtype), candidates)
+            order = self._order(numbers, scores.to(numbers.dtype), candidates)
         rank = order.argsort(dim=1)  # (batch, seq): the place of each token in the order
         return candidates & (rank < wanted)
 
@@ -159,8 +159,8 @@ class ExactMasking(CountedMasking):
 class OriginalMasking(ExactMasking):
     """As `ExactMasking`, but the masked LM is trained to predict the whole text.
 
-    This is +Orig, BART's own objective. An encoder predicts the token at every position, masked or
-    not; an encoder-decoder writes the full text.
+    This is the paper's row +Orig, BART's own objective. An encoder predicts the token at every
+    position, masked or not; an encoder-decoder writes the full text.
     """
 
     predict_all = True

@@ -256,7 +256,7 @@ def masked_lm_loss(
     return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
 
 
-class _Masking(Objective):
+class _MaskingObjective(Objective):
     """An objective that masks and fills: `masking` and `fill` say how."""
 
     masking: MaskingPolicy
@@ -281,15 +281,15 @@ class _Masking(Objective):
         mask = batch["mask"]  # (batch, seq)
         mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill)
         mlm_labels = input_ids.gather(1, batch["mlm_positions"])  # (batch, k)
-        parts = {
+        components = {
             "mlm_loss": masked_lm_loss(mlm_logits, mlm_labels, batch["mlm_weights"]),
             "n_masked": mask.sum(),
             "n_changed": (input_ids != perturbed_ids).sum(),
         }
-        return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, perturbed_ids)
+        return ObjectiveOutput(components, {"mlm_loss": 1.0}, None, perturbed_ids)
 
 
-class MaskedLM(_Masking):
+class MaskedLM(_MaskingObjective):
     """Masked-LM training of trunk and head (L_MLM), as in pre-training.
 
     The classifier head gets no gradient.
@@ -319,7 +319,7 @@ class MaskedLM(_Masking):
         return output
 
 
-class MaskTuning(_Masking):
+class MaskTuning(_MaskingObjective):
     """Equation 1 of arXiv 2307.10457, L = alpha * L_MLM + (1 - alpha) * L_FT.
 
     Each batch is masked anew. L_FT is the loss of the text whose masks the model has filled.
@@ -401,8 +401,8 @@ class MaskTuning(_Masking):
         weights = {"mlm_loss": self.alpha}  # equation 1
         for name, weight in classified.weights.items():  # the second loss may have several terms
             weights[name] = (1 - self.alpha) * weight
-        parts = filled.components | classified.components
-        return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids)
+        components = filled.components | classified.components
+        return ObjectiveOutput(components, weights, classified.logits, filled.perturbed_ids)
 
     def classify(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         """The classification loss on what the classifier reads.

@@ -37,7 +37,7 @@ from mtlib.settings import Fill
 from mtlib.tokens import special_tokens
 
 Batch = dict[str, Tensor]  # `input_ids` `(batch, seq)` and the other columns, by name
-_Answer = TypeVar("_Answer")
+_Output = TypeVar("_Output")
 
 
 class FilledMasks(NamedTuple):
@@ -76,7 +76,8 @@ class SharedPLM(nn.Module, PushToHubMixin):
     ):
         super().__init__()
         self.classifier = classifier
-        if classifier.config.problem_type is not None:  # of its base: these answers are a softmax
+        # the checkpoint may be of a multi-label or regression model; here one class is right
+        if classifier.config.problem_type is not None:
             classifier.config.problem_type = "single_label_classification"
         self.mlm = mlm
         self.tokenizer = tokenizer
@@ -86,14 +87,14 @@ class SharedPLM(nn.Module, PushToHubMixin):
         if shared:
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
-        self._count_tokens()
+        self._note_blocked_tokens()
         read_by_classifier = signature(classifier.forward).parameters.keys()
         read_by_both = read_by_classifier & signature(mlm.forward).parameters.keys()
-        optional = read_by_both - {"input_ids"}
-        self._keys = tuple(name for name in tokenizer.model_input_names if name in optional)
+        optional = [name for name in tokenizer.model_input_names if name != "input_ids"]
+        self._optional_inputs = tuple(name for name in optional if name in read_by_both)
 
-    def _count_tokens(self) -> None:
-        """Note which rows of the vocabulary must not be filled in."""
+    def _note_blocked_tokens(self) -> None:
+        """Note the rows of the vocabulary, and which of them must not be filled in."""
         n_rows = self.mlm.get_output_embeddings().weight.shape[0]
         checkpoints.check_tokenizer(self.tokenizer, n_rows)
         unknown = self.tokenizer.unk_token_id
@@ -152,7 +153,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         if head_file is not None:
             mlm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
             plm = cls(classifier, mlm, tokenizer)
-            plm._load_head(head_file)
+            plm._load_mlm_head(head_file)
             return plm
         mlm_where = where
         if two_trunks:
@@ -170,7 +171,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         and this one has two. The options are those of transformers.
         """
         folder = Path(folder)
-        self._check_size()
+        self._check_vocabulary()
         make_writable(folder)
         (folder / HEAD_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / SEPARATE_FOLDER, ignore_errors=True)
@@ -185,11 +186,11 @@ class SharedPLM(nn.Module, PushToHubMixin):
         _remove_entries(folder / "config.json", "_name_or_path")
         _remove_entries(folder / "tokenizer_config.json", "is_local", "local_files_only")
         if self.shared:
-            save_file(self._head_state(), folder / HEAD_FILE, metadata={"format": "pt"})
+            save_file(self._mlm_head_state(), folder / HEAD_FILE, metadata={"format": "pt"})
         else:
             self.mlm.save_pretrained(folder / SEPARATE_FOLDER)
 
-    def _head_state(self) -> dict[str, Tensor]:
+    def _mlm_head_state(self) -> dict[str, Tensor]:
         """The masked LM's own tensors: neither the trunk's nor tied to it."""
         seen = {tensor.data_ptr() for tensor in self.trunk.state_dict().values()}
         trunk_prefix = self.mlm.base_model_prefix + "."
@@ -200,9 +201,9 @@ class SharedPLM(nn.Module, PushToHubMixin):
                 state[name] = tensor.contiguous()
         return state
 
-    def _load_head(self, file: Path) -> None:
+    def _load_mlm_head(self, file: Path) -> None:
         state = load_file(file)
-        differing = self._head_state().keys() ^ state.keys()
+        differing = self._mlm_head_state().keys() ^ state.keys()
         if differing:
             names = ", ".join(sorted(differing))
             raise UserError(f"{file} is of another masked-LM head ({names}); save it anew.")
@@ -229,12 +230,12 @@ class SharedPLM(nn.Module, PushToHubMixin):
             self.config.get_text_config().vocab_size = mlm_config.vocab_size
         else:
             self.classifier.resize_token_embeddings(wanted, **options)
-        self._count_tokens()
+        self._note_blocked_tokens()
         return word_embeddings(self.trunk)[0]
 
     # --- what it can read ---
 
-    def _check_size(self) -> None:
+    def _check_vocabulary(self) -> None:
         """Raise `UserError` if embeddings were not resized by `resize_token_embeddings`."""
         tables: list[nn.Embedding | nn.Linear] = [
             *word_embeddings(self.trunk),
@@ -269,14 +270,14 @@ class SharedPLM(nn.Module, PushToHubMixin):
     @property
     def longest(self) -> int:
         """The maximum number of tokens it reads, structural ones included."""
-        of_tokenizer = self.tokenizer.model_max_length
-        n_positions = getattr(self.config, "max_position_embeddings", of_tokenizer)
+        tokenizer_limit = self.tokenizer.model_max_length
+        n_positions = getattr(self.config, "max_position_embeddings", tokenizer_limit)
         for module in self.trunk.modules():
             # RoBERTa-style models count positions from behind the padding's position
             table = getattr(module, "position_embeddings", None)
             if isinstance(table, nn.Embedding) and table.padding_idx is not None:
                 n_positions = table.num_embeddings - table.padding_idx - 1
-        return min(of_tokenizer, n_positions)
+        return min(tokenizer_limit, n_positions)
 
     def check_inputs(self, input_ids: Iterable[Sequence[int]], what: str) -> None:
         """Raise `UserError` if the model cannot read one of the texts.
@@ -285,7 +286,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
             input_ids: of each text.
             what: what the message calls the set of texts.
         """
-        self._check_size()
+        self._check_vocabulary()
         n_tokens = len(self._blocked)
         longest = 0
         largest = 0
@@ -302,7 +303,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
 
     def inputs(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The columns of a batch that the model reads."""
-        optional = {key: batch[key] for key in self._keys if key in batch}
+        optional = {key: batch[key] for key in self._optional_inputs if key in batch}
         return {"input_ids": batch["input_ids"]} | optional
 
     # --- parts ---
@@ -342,11 +343,11 @@ class SharedPLM(nn.Module, PushToHubMixin):
 
     def forward(
         self,
-        objective: "Callable[[SharedPLM, Batch], _Answer] | None" = None,
+        objective: "Callable[[SharedPLM, Batch], _Output] | None" = None,
         batch: Batch | None = None,
         /,
         **inputs: Tensor,
-    ) -> _Answer | SequenceClassifierOutput:
+    ) -> _Output | SequenceClassifierOutput:
         """Run `objective(self, batch)`; with inputs by name, answer as a sequence classifier.
 
         All training goes through this method, so that whatever wraps a model (autocast,

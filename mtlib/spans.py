@@ -68,7 +68,7 @@ class TokenSpans(Transform):
         """The examples with the column, whether or not they have such a span."""
         numbers = []
         rows = zip(examples, self._encoded(plm, examples), self.spans(examples), strict=True)
-        for row, (ids, offsets, part_of), spans in rows:
+        for row, (ids, offsets, text_of_token), spans in rows:
             if list(ids) != list(row["input_ids"]):
                 raise UserError(
                     f"the tokens of {row['text'][:60]!r} are not those of its text, so that spans "
@@ -76,7 +76,7 @@ class TokenSpans(Transform):
                     "tokens."
                 )
             texts = (row["text"], row.get("text_pair") or "")
-            numbers.append(_token_numbers(texts, spans, offsets, part_of))
+            numbers.append(_token_numbers(texts, spans, offsets, text_of_token))
         counts = {f"{self.column}_unmarked": sum(not any(row) for row in numbers)}
         return Prepared(with_column(examples, self.column, numbers), counts)
 
@@ -96,10 +96,10 @@ class TokenSpans(Transform):
             rows = examples[first : first + _ROWS]
             encoded = reader(rows["text"], rows.get("text_pair"), **options)
             for row, ids in enumerate(encoded["input_ids"]):
-                part_of = []
+                text_of_token = []
                 for token, text in zip(ids, encoded.sequence_ids(row), strict=True):
-                    part_of.append(None if token in special else text)
-                yield ids, encoded["offset_mapping"][row], part_of
+                    text_of_token.append(None if token in special else text)
+                yield ids, encoded["offset_mapping"][row], text_of_token
 
 
 def check_offsets(tokenizer, transform: Transform) -> None:
@@ -116,7 +116,7 @@ def _token_numbers(
     texts: Sequence[str],
     spans: Sequence[Spans],
     offsets: Sequence[tuple[int, int]],
-    part_of: Sequence[int | None],
+    text_of_token: Sequence[int | None],
 ) -> list[int]:
     """The number of the span that each token belongs to, or 0.
 
@@ -124,7 +124,7 @@ def _token_numbers(
         texts: the text of a row and its second one.
         spans: of each text.
         offsets: the characters that each token stands for.
-        part_of: the number of its text; None for a special token.
+        text_of_token: 0 or 1, the number of its text; None for a special token.
     """
     fresh = count(1)  # numbers go on in the second text
     by_character = [
@@ -132,7 +132,7 @@ def _token_numbers(
         for text, spans_of_text in zip(texts, spans, strict=True)
     ]
     by_token = []
-    for (start, end), text in zip(offsets, part_of, strict=True):
+    for (start, end), text in zip(offsets, text_of_token, strict=True):
         numbers = [] if text is None else by_character[text][start:end]
         by_token.append(max(numbers, default=0))
     return by_token
@@ -195,9 +195,9 @@ class WordSpans(TokenSpans):
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         for row in rows:
-            yield self.found(row["text"]), self.found(row.get("text_pair") or "")
+            yield self.spans_in(row["text"]), self.spans_in(row.get("text_pair") or "")
 
-    def found(self, text: str) -> Spans:
+    def spans_in(self, text: str) -> Spans:
         """Where the given words stand, or all words that a match of the expression touches."""
         if self.finder is not None:
             return [(place.start, place.end) for place in self.finder.places(text)]

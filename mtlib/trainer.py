@@ -1,4 +1,4 @@
-"""transformers' Trainer around an objective, with its loss, log and batches made right for ours."""
+"""transformers' Trainer around an objective: its losses, batches, log and checkpoints."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -147,7 +147,7 @@ class ObjectiveTrainer(Trainer):
         self.eval_dataset = kwargs.get("eval_dataset")
         # The order of the batches has a generator of its own, seeded for each epoch: torch's
         # global one is in another state there in a resumed run.
-        self._order = torch.Generator()
+        self._order_generator = torch.Generator()
         self._forget_components()
         made_later = plm is None and kwargs.get("model_init")
         model = None if made_later else self._ready(cast(SharedPLM, plm))
@@ -165,7 +165,7 @@ class ObjectiveTrainer(Trainer):
             columns=self.training_objective.columns,
             masking=self.training_objective.masking,
             seed=self.args.seed,
-            buckets=self._captures,
+            buckets=self._uses_cuda_graphs,
         )
 
     @property
@@ -193,7 +193,7 @@ class ObjectiveTrainer(Trainer):
         """Give the training set its columns, check all sets, and give the model its label names."""
         objective = self.training_objective
         self.train_dataset = _with_columns(self.train_dataset, plm, objective, self.args.seed)
-        id2label = _names_of_labels(plm, self.train_dataset)
+        id2label = _id2label(plm, self.train_dataset)
         check_set("the training set", self.train_dataset, plm, objective, id2label, training=True)
         check_set("the evaluation set", self.eval_dataset, plm, objective, id2label)
         plm.config.id2label = id2label
@@ -209,18 +209,18 @@ class ObjectiveTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         self._forget_components()  # of steps that an earlier training did not log
-        self._captured: CapturedStep | None = None
+        self._captured_step: CapturedStep | None = None
         try:
             return super().train(*args, **kwargs)
         finally:
-            self._captured = None
+            self._captured_step = None
             # the model outlives its trainer, without the parameters that `create_optimizer` added
             self.plm.objective = None
 
     # --- loss: batches, one step, its log ---
 
     @property
-    def _captures(self) -> bool:
+    def _uses_cuda_graphs(self) -> bool:
         """Whether steps are captured as CUDA graphs."""
         args = self.args
         if not args.cuda_graphs or not self.training_objective.static or args.n_gpu < 1:
@@ -240,7 +240,7 @@ class ObjectiveTrainer(Trainer):
     def _begin_epoch(self, epoch: int) -> None:
         """Seed the order of the batches and the masks."""
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        self._order.manual_seed(seed * 1_000_003 + epoch)
+        self._order_generator.manual_seed(seed * 1_000_003 + epoch)
         if isinstance(self.data_collator, Collator):
             self.data_collator.epoch.fill_(epoch)
 
@@ -262,7 +262,7 @@ class ObjectiveTrainer(Trainer):
         examples = dataset.with_format(None)  # a format may hide columns
         lengths = [len(ids) for ids in examples["input_ids"]]
         step_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-        return LengthGroupedSampler(step_size, lengths=lengths, generator=self._order)
+        return LengthGroupedSampler(step_size, lengths=lengths, generator=self._order_generator)
 
     def get_batch_samples(
         self,
@@ -275,7 +275,7 @@ class ObjectiveTrainer(Trainer):
         transformers passes the second on to `training_step`, as `num_items_in_batch`.
         """
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        batches = [self._drawn(batch, number) for number, batch in enumerate(batches)]
+        batches = [self._with_draws(batch, number) for number, batch in enumerate(batches)]
         self._steps_since_log += 1
         if self.args.gradient_accumulation_steps == self.args.world_size == 1:
             return batches, None
@@ -285,8 +285,8 @@ class ObjectiveTrainer(Trainer):
             totals = self.accelerator.reduce(totals, "sum")
         return batches, totals
 
-    def _drawn(self, batch: Batch, number: int) -> Batch:
-        """A micro-batch with what the collator has not drawn.
+    def _with_draws(self, batch: Batch, number: int) -> Batch:
+        """A micro-batch, by its number in the step, with what the collator has not drawn.
 
         A policy may read the model, and the collator may be another one.
         """
@@ -305,9 +305,9 @@ class ObjectiveTrainer(Trainer):
         inputs: Batch,
         num_items_in_batch: Any = None,
     ) -> Tensor:
-        if self._captured is None and self._captures:
-            self._captured = CapturedStep(partial(self._step, model), model)
-        step = self._captured or partial(self._step, model, totals=num_items_in_batch)
+        if self._captured_step is None and self._uses_cuda_graphs:
+            self._captured_step = CapturedStep(partial(self._step, model), model)
+        step = self._captured_step or partial(self._step, model, totals=num_items_in_batch)
         loss, components = step(self._prepare_inputs(inputs))
         # summed on the device, and fetched only when logged
         for name, component in components.items():
@@ -538,7 +538,7 @@ class ObjectiveTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # with files of their own
         if checkpoint is not None and not sharded:
-            _check_whole(Path(checkpoint))  # the stock method would silently start anew
+            _check_complete(Path(checkpoint))  # the stock method would silently start anew
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.update is not None and checkpoint is not None:
             file = Path(checkpoint, UPDATE_FILE)
@@ -656,7 +656,7 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, objective: Objective) -> 
         )
 
 
-def _check_whole(checkpoint: Path) -> None:
+def _check_complete(checkpoint: Path) -> None:
     files = (OPTIMIZER_NAME, SCHEDULER_NAME)
     lacking = [name for name in files if not (checkpoint / name).is_file()]
     if lacking:
@@ -733,7 +733,7 @@ def _check_label_names(name: str, dataset: Dataset, id2label: dict[int, str]) ->
 
     Otherwise correct predictions would count as wrong.
     """
-    ids = {label: number for number, label in enumerate(_class_names(dataset))}
+    ids = {label: number for number, label in enumerate(_label_names(dataset))}
     reordered = any(ids.get(label, number) != number for number, label in id2label.items())
     unknown = ids.keys() - {*id2label.values()}
     if reordered or (len(ids) < len(id2label) and unknown):
@@ -773,17 +773,17 @@ def _note_trained_length(plm: SharedPLM, train: Examples | None) -> None:
         plm.config.trained_length = max(lengths, default=0)
 
 
-def _names_of_labels(plm: SharedPLM, training_set: Examples | None) -> dict[int, str]:
+def _id2label(plm: SharedPLM, training_set: Examples | None) -> dict[int, str]:
     """The model's `id2label`; or the training set's, if it names all labels and the model none."""
     id2label = plm.id2label
-    names = _class_names(training_set)
+    names = _label_names(training_set)
     nameless = all(name == f"LABEL_{number}" for number, name in id2label.items())
     if nameless and len(names) == plm.num_labels:
         return dict(enumerate(names))
     return id2label
 
 
-def _class_names(dataset: Examples | None) -> list[str]:
+def _label_names(dataset: Examples | None) -> list[str]:
     """The names in a `ClassLabel` column of labels; none if the column is of another kind."""
     features = getattr(dataset, "features", None) or {}
     column = features.get(label_column(features))

@@ -159,12 +159,8 @@ class BalancedUpdate:
         if trainer.accelerator.sync_gradients:
             if trainer.args.world_size > 1:
                 self._average_over_processes(trainer, model)
-            unit: Tensor | float = 1.0
-            scaler = trainer.accelerator.scaler  # of fp16
-            if scaler is not None:
-                unit = scaler.scale(torch.ones((), device=loss.device))
             objective = cast(TwoLosses, trainer.training_objective)
-            self.combine(model, objective.alpha, unit)
+            self.combine(model, objective.alpha, _loss_scale(trainer, loss.device))
         return loss
 
     def _both_backward_passes(
@@ -194,13 +190,13 @@ class BalancedUpdate:
             if gradient is not None:
                 gradient.copy_(trainer.accelerator.reduce(gradient, "mean"))
 
-    def combine(self, model: nn.Module, alpha: float, unit: Tensor | float = 1.0) -> None:
+    def combine(self, model: nn.Module, alpha: float, loss_scale: Tensor | float = 1.0) -> None:
         """Leave the gradient of the whole step in `.grad`, ready for clipping and the optimiser.
 
         Args:
             model: its `.grad` holds g_FT.
             alpha: weight of the masked-LM gradient.
-            unit: what fp16 has multiplied all gradients by. A step with a non-finite gradient
+            loss_scale: what fp16 has multiplied all gradients by. A step with a non-finite gradient
                 leaves the running mean as it is.
         """
         mlm_gradients = self._mlm_gradients
@@ -210,9 +206,9 @@ class BalancedUpdate:
         pairs = list(zip(model.parameters(), mlm_gradients, strict=True))
         shared = [(p.grad, mlm) for p, mlm in pairs if p.grad is not None and mlm is not None]
         shared_ft, shared_mlm = zip(*shared, strict=True)
-        ft_norm = self._update_mean(torch.nn.utils.get_total_norm(shared_ft) / unit)
+        ft_norm = self._update_mean(torch.nn.utils.get_total_norm(shared_ft) / loss_scale)
         mlm_norm = torch.nn.utils.get_total_norm(shared_mlm)
-        scale = torch.where(mlm_norm > 0, ft_norm * unit / mlm_norm, 0.0)
+        scale = torch.where(mlm_norm > 0, ft_norm * loss_scale / mlm_norm, 0.0)
         for parameter, mlm in pairs:
             if mlm is None:
                 continue
@@ -272,6 +268,12 @@ def _backward(trainer: StepTrainer, loss: Tensor) -> Tensor:
     loss = loss * trainer.args.world_size
     trainer.accelerator.backward(loss)
     return loss.detach()
+
+
+def _loss_scale(trainer: StepTrainer, device: torch.device) -> Tensor | float:
+    """What fp16 multiplies a loss by."""
+    scaler = trainer.accelerator.scaler
+    return 1.0 if scaler is None else scaler.scale(torch.ones((), device=device))
 
 
 def _swap_gradients(model: nn.Module, gradients: list[Tensor | None] | None) -> list[Tensor | None]:
