@@ -23,7 +23,7 @@ def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
     assert "mixed (33% of the rows): the first 3" in output and "counterexample" in output
     table = pandas.read_csv(tmp_path / "words.csv")
     assert {*table.word} == BRANDS and table["mask"].isna().all()
-    with pytest.raises(UserError, match=r"words\.csv exists"):
+    with pytest.raises(UserError, match=r"words\.csv, which is there already"):
         call("suspects", REVIEWS, *COLUMNS, "--out", tmp_path / "words.csv")
     with pytest.raises(UserError, match=r"names no word; .* an x in mask"):
         read_words(tmp_path / "words.csv")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtlib.cli.terminal import print_line, print_table
+from mtlib.cli.terminal import check_new, print_line, print_table
 from mtlib.errors import UserError
 from mtlib.rows.forms import KINDS, NOT_HIDDEN
 
@@ -71,7 +71,7 @@ def suspects(
     from mtlib.data.tables import TableFile
 
     if out is not None:
-        _check_new(out)
+        check_new(out)
     rows = TableFile(file, text, label)
     chosen = KINDS if kinds == "all" else [kind.strip() for kind in kinds.split(",")]
     table = _found(rows, top, min_count, chosen, nouns)
@@ -84,16 +84,6 @@ def suspects(
         print_line("capitals and length cannot be hidden: do not mark them.")
     if out is not None:
         _write_list(table, out)
-
-
-def _check_new(out: Path) -> None:
-    from mtlib.paths import make_writable
-
-    make_writable(out.parent)
-    if out.exists():
-        raise UserError(
-            f"{out} exists, perhaps with marks in it; give another name to --out, or remove it."
-        )
 
 
 def _found(

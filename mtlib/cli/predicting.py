@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtlib.cli.own_data import File, MaskWords, Text, read_words
-from mtlib.cli.terminal import JsonFile, print_line, print_table, write_json
-from mtlib.errors import UserError
+from mtlib.cli.terminal import JsonFile, check_new, print_line, print_table, write_json
 
 if TYPE_CHECKING:
     import pandas
@@ -30,7 +29,7 @@ def predict(
             --text review --out build/answers.csv
     """
     if out is not None:
-        _check_new(out)
+        check_new(out)
     table = _answers(model, file, text, read_words(mask_words) if mask_words else ())
     counts = table["answer"].value_counts().sort_index()
     print_table(f"{len(table):,} texts", ["answer", "texts"], counts.items())
@@ -38,14 +37,6 @@ def predict(
         table.to_csv(out, index=False)
         print_line(f"written: {out}")
     write_json(json, table.to_dict("records"))
-
-
-def _check_new(out: Path) -> None:
-    from mtlib.paths import make_writable
-
-    make_writable(out.parent)
-    if out.exists():
-        raise UserError(f"{out} exists; give another name to --out, or remove it.")
 
 
 def _answers(model: str, file: Path, text: list[str], words: list[str]) -> "pandas.DataFrame":

@@ -19,15 +19,21 @@ console = Console() if sys.stdout.isatty() else Console(width=10_000)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def _new_file(file: Path | None) -> Path | None:
+def check_new(file: Path, option: str = "--out") -> None:
+    """Raise `UserError` unless an option's file is new and can be written."""
     from mtlib.paths import make_writable
 
+    if file.exists():
+        raise UserError(
+            f"{option} is {file}, which is there already; give a new name, or delete it if nothing "
+            "in it is needed."
+        )
+    make_writable(file.parent)
+
+
+def _new_json(file: Path | None) -> Path | None:
     if file is not None:
-        if file.exists():
-            raise UserError(
-                f"--json is {file}, which is there already; give a new name, or delete it."
-            )
-        make_writable(file.parent)
+        check_new(file, "--json")
     return file
 
 
@@ -40,7 +46,7 @@ Source = Annotated[
 ]
 Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")]
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="write all of it to this new file", callback=_new_file)
+    Path | None, typer.Option("--json", help="write all of it to this new file", callback=_new_json)
 ]
 
 
