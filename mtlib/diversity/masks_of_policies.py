@@ -184,12 +184,14 @@ def mark(plm: SharedPLM, examples: Dataset) -> pandas.DataFrame:
     examples = PartOfSpeechSpans()(plm, examples).examples
     counts = _flat(examples["token_counts"])
     ids = _flat(examples["input_ids"])
-    tokens = pandas.DataFrame({
-        "row": np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
-        "part_of_speech": _flat(examples["part_of_speech"]),
-        "frequency": np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
-        "ordinary": ~np.isin(ids, special_tokens(plm.tokenizer)),
-    })  # fmt: skip
+    tokens = pandas.DataFrame(
+        {
+            "row": np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
+            "part_of_speech": _flat(examples["part_of_speech"]),
+            "frequency": np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
+            "ordinary": ~np.isin(ids, special_tokens(plm.tokenizer)),
+        }
+    )
     if "uid" in examples.column_names and all(map(is_of_testbed, examples["uid"])):
         for name, transform in (("shortcut", ShortcutSpans()), ("cause", CausalSpans())):
             marked = transform(plm, examples).examples

@@ -93,7 +93,7 @@ def load_grammar(task: str) -> Grammar:
     templates = {}
     for name, section in raw["templates"].items():
         templates[name] = [_template(**entry) for entry in section]
-    templates["train"] += crossed(raw)
+    templates["train"] += [*crossed_premises(raw), *crossed_questions(raw)]
     return Grammar(
         task=task,
         forms=_read_yaml("forms"),
@@ -107,15 +107,8 @@ def load_grammar(task: str) -> Grammar:
     )
 
 
-def crossed(raw: dict) -> list[Template]:
-    """Templates that a file gives as a table.
-
-    Either premises x hypotheses, or questions x questions x pairings.
-    """
-    return [*crossed_premises(raw), *crossed_questions(raw)]
-
-
 def crossed_premises(raw: dict) -> Iterator[Template]:
+    """Templates that a file gives as a table: premises x hypotheses."""
     for state, premises in raw.get("premises", {}).items():
         for premise, text in premises.items():
             for claim, hypotheses in raw["hypotheses"].items():
@@ -128,6 +121,7 @@ def crossed_premises(raw: dict) -> Iterator[Template]:
 
 
 def crossed_questions(raw: dict) -> Iterator[Template]:
+    """Templates that a file gives as a table: questions x questions x pairings."""
     questions = raw.get("questions", {})
     for name, pairing in raw.get("pairings", {}).items():
         for first, second in product(questions, questions):
