@@ -179,7 +179,7 @@ class ObjectiveTrainer(Trainer):
         """The model, checked; the sets, the objective and the update are made ready for it."""
         # an earlier trainer in bf16 has left its autocast around the model's forward
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
-        check_update(plm, self.training_objective, self.args)
+        check_update(self.args.update, plm, self.training_objective, self.args)
         self.training_objective.check(plm)
         self._fit_sets(plm)
         self._build_objective(plm)

@@ -47,17 +47,6 @@ class StepTrainer(Protocol):
     ) -> ObjectiveOutput: ...
 
 
-class UpdateArguments(Protocol):
-    """What decides whether an update fits (`mtlib.trainer.ObjectiveArguments`)."""
-
-    update: str
-    fp16: bool
-    gradient_accumulation_steps: int
-
-    @property
-    def world_size(self) -> int: ...
-
-
 class AlternatingUpdate:
     """Two AdamW steps per batch: one on alpha * L_MLM, then one on (1 - alpha) * L_FT.
 
@@ -234,15 +223,17 @@ class BalancedUpdate:
         self.ft_norm = state["ft_norm"]
 
 
-def check_update(plm: SharedPLM, objective: Objective, args: UpdateArguments) -> None:
-    """Raise `UserError` if the update in `args` does not fit this model, objective or precision."""
-    check_choice("update", args.update, get_args(Update))
-    if args.update == "joint":
+def check_update(
+    update: str, plm: SharedPLM, objective: Objective, args: TrainingArguments
+) -> None:
+    """Raise `UserError` if an update does not fit this model, objective or precision."""
+    check_choice("update", update, get_args(Update))
+    if update == "joint":
         return
     if not objective.two_losses:
         given = type(objective).__name__
-        raise UserError(f'update="{args.update}" needs the two losses of MaskTuning, not {given}.')
-    if args.update == "balanced":
+        raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {given}.')
+    if update == "balanced":
         _check_shared_trunk(plm)
     else:
         _check_one_step_per_batch(args)
@@ -255,7 +246,7 @@ def _check_shared_trunk(plm: SharedPLM) -> None:
         raise UserError(f'update="balanced" {message}; use update="joint".')
 
 
-def _check_one_step_per_batch(args: UpdateArguments) -> None:
+def _check_one_step_per_batch(args: TrainingArguments) -> None:
     if args.fp16 or args.gradient_accumulation_steps > 1 or args.world_size > 1:
         raise UserError(
             'update="alternating" steps twice per batch; it needs gradient_accumulation_steps=1, '

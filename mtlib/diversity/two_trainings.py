@@ -38,7 +38,7 @@ def describe(
     out: Path,
     source: str = "testbed",
     model: str = BUNDLED_MODEL,
-    examples: int = 200,
+    n_examples: int = 200,
     epochs: int = 3,
     seed: int = 0,
     report: Callable[[str], None] = lambda task: None,
@@ -49,7 +49,7 @@ def describe(
 
     Args:
         out: keeps the fillings; a task whose fillings are there is not trained again.
-        examples: of the training set, drawn as a run with this `train_size` draws them. The paper
+        n_examples: of the training set, drawn as a run with this `train_size` draws them. The paper
             has 200.
         seed: of the masks and of the order of the data.
         report: called with each task before it starts.
@@ -71,7 +71,7 @@ def describe(
         "seed": seed,
         "epochs": epochs,
         "batch_size": BATCH_SIZE,
-        "train_size": examples,
+        "train_size": n_examples,
     }
     # all inputs first, so that bad data or a bad model is reported before any training
     studied = [_inputs(task, settings) for task in tasks]

@@ -115,7 +115,7 @@ def test_nothing_masked_makes_no_rows():
 
 
 def test_two_trainings_counted_and_kept(tmp_path, monkeypatch):
-    counted = two_trainings.describe(["sentiment"], tmp_path, examples=6, epochs=1)
+    counted = two_trainings.describe(["sentiment"], tmp_path, n_examples=6, epochs=1)
     (kept,) = (tmp_path / "fills").iterdir()
     rows = pandas.read_json(kept, lines=True, dtype=False)
     for arm, counts in counted["tasks"]["sentiment"]["arms"].items():
@@ -131,7 +131,7 @@ def test_two_trainings_counted_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(
         two_trainings, "record_fillings", lambda *_, **__: pytest.fail("trained again")
     )
-    again = two_trainings.describe(["sentiment"], tmp_path, examples=6, epochs=1)
+    again = two_trainings.describe(["sentiment"], tmp_path, n_examples=6, epochs=1)
     assert json.dumps(counted) == json.dumps(again)
 
 
