@@ -304,7 +304,7 @@ def test_given_words_are_masked_with_all_pieces_and_no_others(kind, words, data)
 )
 def test_whole_words_phrases_and_expressions(words, expected):
     text = "ab zb   ab abz AB zb-a"
-    spans = GivenWords(words).spans.found(text)
+    spans = GivenWords(words).spans.spans_in(text)
     found = "".join(
         letter if any(a <= i < b for a, b in spans) else "_" for i, letter in enumerate(text)
     )
