@@ -95,7 +95,7 @@ def installed(monkeypatch) -> str:
     more = [{"label": "WORK", "pattern": "warm story"}, {"label": "DATE", "pattern": "filming"}]
     pipeline.add_pipe("entity_ruler").add_patterns([*rules, *more])
     monkeypatch.setattr(
-        "mtlib.policies.salient_spans.loaded", {"en_works_sm": pipeline}.__getitem__
+        "mtlib.policies.salient_spans.load_pipeline", {"en_works_sm": pipeline}.__getitem__
     )
     return "en_works_sm"
 
