@@ -135,6 +135,8 @@ def words_of(tokenizer, text: str) -> list[list[str]]:
     maskable = maskable_positions(batch, tokenizer)
     policy, found = WholeWordMasking(1e-9, tokenizer), {}
     for seed in range(300):
+        if sum(map(len, found.values())) == maskable.sum():
+            break
         places = (
             policy(batch, maskable, torch.Generator().manual_seed(seed))[0]
             .nonzero()
