@@ -52,8 +52,7 @@ def _from_new_module(old: str, name: str) -> object:
         for new in map(import_module, _MODULES[old]):
             if hasattr(new, name):
                 message = f"{old}.{name} is now {new.__name__}.{name}"
-                # of this kind, since published notebooks still import by old names
-                warnings.warn(message, PendingDeprecationWarning, stacklevel=2)
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
                 return getattr(new, name)
     raise AttributeError(f"module {old!r} has no attribute {name!r}")
 
@@ -71,7 +70,7 @@ def old_names(module: str, new_names: Mapping[str, str]) -> Callable[[str], obje
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         new = new_names[name]
         message = f"{name} is now called {new}"
-        warnings.warn(message, PendingDeprecationWarning, stacklevel=2)
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
         return getattr(import_module(module), new)
 
     return look_up
