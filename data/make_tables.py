@@ -250,16 +250,20 @@ def _followed(lines: pandas.DataFrame, group: str) -> str:
         return ""
     if group == "auroc":
         by_seed = followed.auroc_by_seed(lines)
-        return f"{by_seed.mean():.1f} (seeds {_range(by_seed, 1)})"
+        return f"{by_seed.mean():.0f} ({_seeds(by_seed)})"
     group_lines = lines[lines["group"] == group]
     by_seed = followed.by_seed(group_lines)
     by_word = followed.by_word(group_lines)["leans"]
     mean = round(by_seed.mean())  # a whole number, so that there is no -0
-    return f"{mean} (seeds {_range(by_seed)}; words {_range(by_word)})"
+    return f"{mean} ({_seeds(by_seed)}; words {_range(by_word)})"
 
 
-def _range(values: pandas.Series, decimals: int = 0) -> str:
-    return f"{values.min():.{decimals}f} to {values.max():.{decimals}f}"
+def _seeds(values: pandas.Series) -> str:
+    return "one seed" if len(values) == 1 else f"seeds {_range(values)}"
+
+
+def _range(values: pandas.Series) -> str:
+    return f"{values.min():.0f} to {values.max():.0f}"
 
 
 def _against_first(

@@ -44,7 +44,9 @@ def test_the_front_page_says_what_the_records_say():
         in_arm = lines[lines["arm"] == arm]
         for group in ("marked", "other"):
             numbers.append(followed.by_seed(in_arm[in_arm["group"] == group]).mean())
-        of_arm = [record for record in records if record["arm"] == arm]
+        of_arm = [
+            record for record in records if (record["data"], record["arm"]) == ("example", arm)
+        ]
         numbers.append(fmean(record["accuracy"]["conflicting"] for record in of_arm))
     passage = page.partition("600 made-up")[2].partition("```")[0]
     said = [int(number) for number in re.findall(r"(\d+) %", passage)]
@@ -64,3 +66,14 @@ def test_the_page_of_own_data_says_how_each_model_is_misled():
     lines = followed.frame().query("data == 'example' and arm == 'fine-tuning' and marked")
     brands = followed.by_seed(lines).sort_index()
     assert said == [*map(round, brands), *(accuracy[seed] for seed in sorted(accuracy))]
+
+
+def test_the_page_of_own_data_says_which_real_words_are_followed():
+    page = (ROOT / "data/README.md").read_text(encoding="utf-8")
+    passage = page.partition("explains a null and a change")[2].partition("; and on the testbed")[0]
+    reviews, nli = passage.split("In MNLI's")
+    for data, sentences, n_words in (("reviews", reviews, 8), ("nli", nli, 7)):
+        lines = followed.frame().query("data == @data and seed == 0").set_index("suspect")
+        said = re.findall(r"\*([^* ]+)\* (?:has )?(-?\d+)", sentences)
+        assert len(said) == n_words
+        assert said == [(word, str(round(lines.loc[word, "leans"]))) for word, _ in said]
