@@ -74,7 +74,11 @@ def test_lowest_versions_are_the_bounds_of_pyproject():
 
 def test_this_environment_is_in_the_ranges():
     for name, requirement in declared().items():
-        assert requirement.specifier.contains(metadata.version(name), prereleases=True), name
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # `make test-lowest` has no Ray
+        assert requirement.specifier.contains(version, prereleases=True), name
 
 
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of

@@ -126,7 +126,8 @@ def _arm_names(records: Sequence[dict]) -> list[str]:
     varying = {heading: _varying(group) for heading, group in comparable.items()}
     names = []
     for heading, settings in zip(headings, settings_of_runs, strict=True):
-        shown = {name: settings[name] for name in varying[heading] if name in settings}
+        # in the order of its own settings, whichever run was read first
+        shown = {name: value for name, value in settings.items() if name in varying[heading]}
         names.append(_arm_name(heading[-1], shown))
     return names
 
