@@ -16,7 +16,12 @@ from tests.conftest import code_blocks, commands, make_batch, read
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     *ROOT.glob("README.md"),
-    *(page for folder in ("mtlib", "data", "notebooks") for page in (ROOT / folder).rglob("*.md")),
+    *(
+        page
+        for folder in ("mtlib", "data", "notebooks")
+        for page in (ROOT / folder).rglob("*.md")
+        if page.parent.name != ".ipynb_checkpoints"  # Jupyter's copies
+    ),
 ]
 MOST_WORDS = {
     "README.md": 900,
