@@ -25,9 +25,9 @@ def claims() -> pandas.DataFrame:
     `mean` is a difference in points. Its interval is Welch's at 95 % over seeds, whatever the
     comparison's own tables have: one rule for all claims, not corrected for their number. A model's
     column has the paper's difference (NaN where the paper has no such cell), and the one named
-    `MODEL?` says whether the interval excludes it, or "floor" where neither arm is more than two
-    points better than always giving the commonest label, which refutes nothing. `n` is 0 where
-    nothing was run.
+    `MODEL?` says whether the interval excludes it. There is no verdict where neither arm is more
+    than two points better than always giving the commonest label: a floor refutes nothing. `n` is
+    0 where nothing was run.
     """
     entries = load_yaml((DATA_DIR / "paper" / "claims.yaml").read_text(encoding="utf-8"))["claims"]
     rows = [_judged(measured_on, **entry) for entry in entries for measured_on in entry["sets"]]
@@ -84,19 +84,19 @@ def _judged(
         comparison: the one with both arms, or the two that have `arm` and `base`.
     """
     set_name, _, measure = measured_on.partition(" ")
-    by_label = measure == "balanced"
+    measure = measure or "accuracy"
+    in_paper = measure == "accuracy"
     names = [comparison] if isinstance(comparison, str) else comparison
     observed = intervals.Difference(float("nan"), None, None, 0)
-    at_floor = False
+    obstacle = ""
     if names:
         runs = _runs(names[0], arm, set_name)
         base_runs = _runs(names[-1], base, set_name)
-        measure = measure or "accuracy"
         observed = intervals.difference(runs[measure], base_runs[measure], paired=False)
-        at_floor = _at_floor(runs) and _at_floor(base_runs)
+        obstacle = "floor" if _at_floor(runs) and _at_floor(base_runs) else ""
     row = {
         "than": than,
-        "on": COLUMNS[set_name] + (", mean over labels" if by_label else ""),
+        "on": COLUMNS[set_name] + ("" if in_paper else ", mean over labels"),
         "set": set_name,
         "setting": setting,
         "report": report if isinstance(report, bool) else measured_on in report,
@@ -104,17 +104,10 @@ def _judged(
         "verdict": intervals.verdict(observed),
     }
     for model in MODELS:
-        effect = None if by_label else difference("Mask-tuning", paper, set_name, model)
+        effect = difference("Mask-tuning", paper, set_name, model) if in_paper else None
         row[model] = effect
-        row[f"{model}?"] = _excludes(observed, effect, at_floor)
+        row[f"{model}?"] = intervals.claim(observed, effect, obstacle) if observed.n else ""
     return row
-
-
-def _excludes(observed: intervals.Difference, effect: float | None, at_floor: bool) -> str:
-    if observed.n == 0:
-        return ""
-    answer = intervals.claim(observed, effect)
-    return "floor" if answer and at_floor else answer
 
 
 def _at_floor(runs: pandas.DataFrame) -> bool:
