@@ -8,7 +8,8 @@
 
 Trains each arm as `python -m mtlib train` does and asks what it follows, seed by seed. A run whose
 record is in --out is not made again, and neither is a training that is in --out/models. A record
-holds no texts. `--bundle FILE` writes all records of --out, a JSON object in each line.
+holds no texts. `--bundle data/results/leans.jsonl` skips what this file has, and adds the records
+of --out to it, a JSON object in each line.
 """
 
 import argparse
@@ -134,14 +135,31 @@ def main() -> None:
         data = {"example": example, "example_base": example, "testbed": testbed}[options.name]()
     if options.model:
         data.training["model"] = options.model
+    bundled = bundled_records(options.bundle) if options.bundle else {}
     for seed in range(options.seeds):
         for arm in data.arms:
-            record = options.out / f"{options.name}, {arm}, seed {seed}.json"
-            if not record.exists():
+            name = record_name(options.name, arm, seed)
+            record = options.out / f"{name}.json"
+            if name not in bundled and not record.exists():
                 write_atomically(record, json.dumps(run(options, data, arm, seed)) + "\n")
     if options.bundle:
-        records = sorted(options.out.glob("*.json"))
-        write_atomically(options.bundle, "".join(path.read_text() for path in records))
+        made = {path.stem: path.read_text() for path in options.out.glob("*.json")}
+        lines = made | bundled
+        write_atomically(options.bundle, "".join(lines[name] for name in sorted(lines)))
+
+
+def record_name(data: str, arm: str, seed: int) -> str:
+    return f"{data}, {arm}, seed {seed}"
+
+
+def bundled_records(file: Path) -> dict[str, str]:
+    """The lines of a bundle, by the names of their records."""
+    if not file.exists():
+        return {}
+    lines = file.read_text().splitlines(keepends=True)
+    records = [json.loads(line) for line in lines]
+    names = [record_name(record["data"], record["arm"], record["seed"]) for record in records]
+    return dict(zip(names, lines, strict=True))
 
 
 def _options() -> argparse.Namespace:
@@ -160,7 +178,7 @@ def _options() -> argparse.Namespace:
 
 def run(options: argparse.Namespace, data: Data, arm: str, seed: int) -> dict:
     """One training, its scores, and a line for each suspect."""
-    folder = options.out / "models" / f"{options.name}, {arm}, seed {seed}"
+    folder = options.out / "models" / record_name(options.name, arm, seed)
     plm = trained(folder, data, arm, seed)
     words = suspects(data.train, top=None).head(data.top)
     words["mask"] = [fold(word) in data.marked for word in words["word"]]

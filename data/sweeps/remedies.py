@@ -1,10 +1,10 @@
 """Remedies for known words, on the example: the plan "remedies" of data/results/PLAN.md.
 
-    python data/sweeps/remedies.py data/results/remedies.csv [--seeds 5] [--arms exchanged ...]
+    python data/sweeps/remedies.py data/results/remedies.csv [--seeds 5] [--arms JTT ...]
 
 Each line is an arm, one of its settings, a seed and a set. Lines that are there are not made again.
-Without `--arms` all arms are trained, and then the table of data/README.md is printed: of each arm
-the setting with the best mean on `tuning`, which is not reported.
+Without `--arms` all arms are trained. `python -m data.make_tables` then puts them into the table of
+data/README.md.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from mtlib.preparing import Prepared, Transform, with_column
 from mtlib.rng import KeyedRNG
 from mtlib.runs.config import OwnTraining, default_rates
 from mtlib.runs.environment import quiet_libraries
+from mtlib.runs.records import write_atomically
 from mtlib.runs.training import pretrained, train
 
 BRANDS = ["Zorvik", "Malden", "Tolmar", "Quenby", "Harlo", "Vesper", "Brask", "Ondine", "Pellow"]
@@ -277,7 +278,7 @@ def made_up(n: int, agreeing: float, seed: int) -> Dataset:
     return Dataset.from_dict({"text": texts, "label": labels}).class_encode_column("label")
 
 
-# --- records and table ---
+# --- records ---
 
 
 def main() -> None:
@@ -298,8 +299,7 @@ def main() -> None:
                 continue
             lines = pandas.DataFrame(scores(arm, seed), columns=COLUMNS)
             records = pandas.concat([records, lines], ignore_index=True)
-            records.to_csv(options.out, index=False)
-    print(table(records).round(1).to_string())
+            write_atomically(options.out, records.to_csv(index=False))
 
 
 def scores(arm: str, seed: int) -> list[tuple]:
@@ -310,13 +310,6 @@ def scores(arm: str, seed: int) -> list[tuple]:
             accuracy = 100 * float((answers(rows) == np.array(rows["label"])).mean())
             lines.append((arm, setting, seed, set_name, len(rows), accuracy))
     return lines
-
-
-def table(records: pandas.DataFrame) -> pandas.DataFrame:
-    """Mean accuracy of each arm, at the setting with the best mean on `tuning`."""
-    means = records.pivot_table("accuracy", ["arm", "setting"], "set", "mean", sort=False)
-    best = means.groupby("arm", sort=False)["tuning"].idxmax()
-    return means.loc[best, ["in distribution", "conflicting"]]
 
 
 if __name__ == "__main__":
