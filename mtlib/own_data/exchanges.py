@@ -1,9 +1,11 @@
 """Words of a text exchanged for others, in their case; all else of the text stays."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mtlib.rows.folding import Finder, Found, fold
+from mtlib.rows.forms import address_form
 
 Texts = tuple[str, ...]  # of a row: its text, or a pair of texts
 EITHER = "either"  # where a given word is exchanged that predicts nothing
@@ -40,6 +42,11 @@ class Suspect:
         return self.labels[0] if self.labels else ""
 
     @property
+    def form(self) -> str:
+        """What sort of address it is; "" for all else."""
+        return address_form(self.folded) if self.kind == "address" else ""
+
+    @property
     def is_class(self) -> bool:
         """Whether it stands for all of a kind, as `<price>` does, and so for no text."""
         return self.word.startswith("<") and self.word.endswith(">")
@@ -73,9 +80,21 @@ def _replaced(text: str, suspect: Suspect, partner: Suspect, finder: Finder) -> 
     pieces = []
     end = 0
     for place in suspect.places(text, finder):
-        pieces += [text[end : place.start], in_case_of(text[place.start : place.end], partner)]
+        written = text[place.start : place.end]
+        pieces += [text[end : place.start], _in_place_of(written, suspect, partner)]
         end = place.end
     return "".join([*pieces, text[end:]])
+
+
+def _in_place_of(written: str, suspect: Suspect, partner: Suspect) -> str:
+    """The partner as it stands in place of the suspect.
+
+    Of an address stays what is written around the name: `https://`, and the page of a site.
+    """
+    name = re.search(re.escape(suspect.word), written, re.IGNORECASE)
+    if name and suspect.form and suspect.form == partner.form:
+        return written[: name.start()] + partner.word + written[name.end() :]
+    return in_case_of(written, partner)
 
 
 def in_case_of(written: str, partner: Suspect) -> str:

@@ -17,6 +17,7 @@ from mtlib.rows.folding import Finder, words_of
 from mtlib.rows.forms import NOT_HIDDEN, kind_of
 
 _MOST_PARTNERS = 3
+_COMPANION = 0.75  # of the texts of a word: what stands in these beside it cannot take its place
 _LEAST_SIMILAR = 0.5  # of the similarity of the nearest partner
 _BACKGROUND = 5000  # texts among which words that predict nothing are looked for
 _NEUTRAL_WORDS = 200
@@ -104,14 +105,16 @@ def rivals_of(suspect: Suspect, pool: Iterable[Suspect]) -> list[Suspect]:
 
     For a word without labels these are all that have one.
     """
-    return [
-        other for other in _of_same_kind(suspect, pool) if not {*other.labels} & {*suspect.labels}
-    ]
+    others = _of_same_kind(suspect, pool)
+    return _of_same_form(
+        suspect, [other for other in others if not {*other.labels} & {*suspect.labels}]
+    )
 
 
 def allies_of(suspect: Suspect, pool: Iterable[Suspect]) -> list[Suspect]:
     """Other suspects of the same kind that predict the same label."""
-    return [other for other in _of_same_kind(suspect, pool) if other.label == suspect.label]
+    others = _of_same_kind(suspect, pool)
+    return _of_same_form(suspect, [other for other in others if other.label == suspect.label])
 
 
 def _of_same_kind(suspect: Suspect, pool: Iterable[Suspect]) -> Iterator[Suspect]:
@@ -119,6 +122,12 @@ def _of_same_kind(suspect: Suspect, pool: Iterable[Suspect]) -> Iterator[Suspect
         is_partner = other.labels and not other.is_class and other is not suspect
         if is_partner and other.kind == suspect.kind:
             yield other
+
+
+def _of_same_form(suspect: Suspect, others: list[Suspect]) -> list[Suspect]:
+    """Those of the same form, as a site for a site; if there are none, all."""
+    alike = [other for other in others if other.form == suspect.form]
+    return alike or others
 
 
 # --- the texts in which they stand ---
@@ -218,12 +227,21 @@ class PartnerChooser:
             self.contexts[word.folded] = contexts_of(word, samples.background_texts(), finder)
 
     def exchange(self, suspect: Suspect) -> Exchange:
-        rivals = self._nearest(suspect, rivals_of(suspect, self.pool))
-        allies = self._nearest(suspect, allies_of(suspect, self.pool))
+        texts = self.samples.texts_with(suspect)
+        companions = self._companions(texts)
+        pool = [other for other in self.pool if other.folded not in companions]
+        rivals = self._nearest(suspect, rivals_of(suspect, pool))
+        allies = self._nearest(suspect, allies_of(suspect, pool))
         if not rivals:
             rivals = self._nearest(suspect, self.neutral)
-        texts = self.samples.texts_with(suspect)
         return Exchange(rivals, allies, texts, self.samples.finder)
+
+    def _companions(self, texts: Sequence[Texts]) -> set[str]:
+        """The words of the pool that stand in most of the texts, as the rest of a phrase does."""
+        n_texts: Counter = Counter()
+        for row in texts:
+            n_texts.update(set().union(*map(self.samples.finder.found, row)))
+        return {word for word, n in n_texts.items() if n >= _COMPANION * len(texts)}
 
     def _nearest(self, suspect: Suspect, others: Iterable[Suspect]) -> list[Suspect]:
         """Those in the most similar contexts, without any that are far less similar than these."""

@@ -98,6 +98,17 @@ def _own_names(text: str, general: str) -> list[str]:
     return [address, site[0]] if site and "@" not in address else [address]
 
 
+def address_form(name: str) -> str:
+    """Which of the forms an address's name is: handle, hashtag, mail, page or site."""
+    if name.startswith("@"):
+        return "handle"
+    if name.startswith("#"):
+        return "hashtag"
+    if "@" in name:
+        return "mail"
+    return "page" if "/" in name or "?" in name else "site"
+
+
 def kind_of(name: str) -> str:
     """The kind of a name that a suspect has."""
     if _NO_TEXT.fullmatch(name):

@@ -16,6 +16,7 @@ from mtlib.cli import app
 from mtlib.errors import UserError
 from mtlib.own_data.exchanges import Suspect, exchanged, in_case_of
 from mtlib.own_data.leans import paired_interval
+from mtlib.own_data.partners import PartnerChooser, Samples, pool_of, rivals_of
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import Finder
 from tests.conftest import make_tokenizer, tiny_bert_config
@@ -199,7 +200,39 @@ def test_kinds_are_exchanged_for_their_like_and_as_a_whole():
     assert {*table.index} == {*names[:4]}
     assert [table.loc[name, "partners"] for name in names[:3]] == ["b.org", "a.org", "a.org"]
     assert "org" not in table.loc["acme", "partners"]
-    assert table.loc["a.org", "after"].startswith("b.org acme ")
+    assert table.loc["a.org", "after"].startswith("https://b.org/x?y=1 acme ")
+
+
+def test_addresses_are_exchanged_for_those_of_their_form():
+    names = ["a.org", "b.org/x", "c.org", "@me", "a@b.org", "@you", "#it"]
+    pool = [Suspect(name, "address", labels=("bad",)) for name in names]
+    pool += [Suspect(f"{name}s", "address", labels=("good",)) for name in names[2:6]]
+    partners = [[other.word for other in rivals_of(word, pool)] for word in pool[:7]]
+    every = ["c.orgs", "@mes", "a@b.orgs", "@yous"]
+    assert partners == [
+        ["c.orgs"],
+        every,
+        ["c.orgs"],
+        *[["@mes", "@yous"], ["a@b.orgs"]],
+        *[["@mes", "@yous"], every],
+    ]
+    finder = Finder(["a.org"])
+    texts = ("See https://WWW.A.org/a.org and a.org!",)
+    site = exchanged(texts, pool[0], Suspect("c.org", "address"), finder)
+    assert site == ("See https://WWW.c.org/a.org and c.org!",)
+    assert exchanged(texts, pool[0], Suspect("@me", "address"), finder) == ("See @me and @me!",)
+
+
+def test_the_rest_of_a_phrase_takes_the_place_of_none_of_its_words():
+    rows = reviews()
+    words = pandas.DataFrame({"word": ["acme", "corax"], "label": "bad", "z": [2, 1]})
+    for with_acme, allies in (("acme", ["corax"]), ("acme by corax", [])):
+        rows["text"] = rows["text"].str.replace("acme", with_acme)
+        pool = pool_of(rows, None, words)
+        samples = Samples(pool, 100, 0, with_background=True)
+        samples.collect(rows)
+        exchange = PartnerChooser(pool, samples).exchange(pool[0])
+        assert [ally.word for ally in exchange.allies] == allies
 
 
 def test_in_pairs_a_word_is_exchanged_where_it_stands():
