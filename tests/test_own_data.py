@@ -100,21 +100,17 @@ def test_train_from_csv_to_a_table(model, tmp_path):
     assert "leans: fine_tuning" in output and "Accuracy on dev falls" in output
     assert '"alpha": 0.2' in (tmp_path / "model" / "README.md").read_text()
     answers = tmp_path / "answers.csv"
-    output = call(
-        "predict",
-        tmp_path / "model",
-        tmp_path / "new.csv",
-        "--text",
-        "text",
-        "--out",
-        answers,
-        "--json",
-        tmp_path / "answers.json",
-    )
+    new = pandas.read_csv(tmp_path / "new.csv")
+    new["id"] = [f"0{number}" for number in range(59)] + [None]
+    new.to_csv(tmp_path / "later.csv", index=False)
+    columns = ["--text", "text", "--keep", "id"]
+    files = ["--out", answers, "--json", tmp_path / "answers.json"]
+    output = call("predict", tmp_path / "model", tmp_path / "later.csv", *columns, *files)
     assert "60 texts" in output
-    table = pandas.read_csv(answers)
-    assert [*table] == ["text", "answer", "p(bad)", "p(good)"]
-    texts = pandas.read_csv(tmp_path / "new.csv")["text"]
+    table = pandas.read_csv(answers, dtype={"id": str})
+    assert [*table] == ["text", "id", "answer", "p(bad)", "p(good)"]
+    assert table["id"].equals(new["id"])
+    texts = new["text"]
     assert table["text"].tolist() == texts.str.strip().tolist()
     assert (table["p(bad)"] + table["p(good)"]).to_numpy() == pytest.approx(1)
     assert ((table["p(good)"] > 0.5) == (table["answer"] == "good")).all()

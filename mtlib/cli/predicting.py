@@ -1,5 +1,6 @@
 """`predict`: what a trained model answers on the texts of a file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from mtlib.cli.own_data import File, MaskWords, Text, read_words
 from mtlib.cli.terminal import JsonFile, check_new, print_line, print_table, write_json
+from mtlib.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
@@ -19,6 +21,10 @@ def predict(
     file: File,
     text: Text,
     out: Annotated[Path | None, typer.Option(help="write the answers to this new CSV file")] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="a column of the file to write too, such as an id; repeatable"),
+    ] = None,
     mask_words: MaskWords = None,
     json: JsonFile = None,
 ) -> None:
@@ -30,7 +36,8 @@ def predict(
     """
     if out is not None:
         check_new(out)
-    table = _answers(model, file, text, read_words(mask_words) if mask_words else ())
+    words = read_words(mask_words) if mask_words else ()
+    table = _answers(model, file, text, words, keep or [])
     counts = table["answer"].value_counts().sort_index()
     print_table(f"{len(table):,} texts", ["answer", "texts"], counts.items())
     if out is not None:
@@ -39,8 +46,14 @@ def predict(
     write_json(json, table.to_dict("records"))
 
 
-def _answers(model: str, file: Path, text: list[str], words: list[str]) -> "pandas.DataFrame":
-    """A line for each text: the text, the answer, and a column for each label's probability."""
+def _answers(
+    model: str,
+    file: Path,
+    text: list[str],
+    words: Sequence[str],
+    keep: Sequence[str],
+) -> "pandas.DataFrame":
+    """A line for each text: the text, what is kept, the answer, each label's probability."""
     import pandas
     from datasets import Dataset
     from scipy.special import softmax
@@ -51,14 +64,18 @@ def _answers(model: str, file: Path, text: list[str], words: list[str]) -> "pand
     from mtlib.runs.environment import quiet_libraries
 
     quiet_libraries()
-    rows = TableFile(file, text, None)
+    rows = TableFile(file, text, None, also=keep)
     table = pandas.concat([*rows], ignore_index=True)
     if left_out := rows.left_out():
         print_line(left_out)
     plm = SharedPLM.from_pretrained(model)
-    logits = encoding.predict(plm, Dataset.from_pandas(table), hide=words)  # (n, num_labels)
-    names = [plm.config.id2label[number] for number in range(logits.shape[1])]
-    probabilities = softmax(logits, axis=1)
-    columns = {f"p({name})": probabilities[:, number] for number, name in enumerate(names)}
+    names = [plm.config.id2label[number] for number in range(plm.config.num_labels)]
+    of_labels = [f"p({name})" for name in names]
+    if taken := {"answer", *of_labels} & {*keep}:
+        column = min(taken)
+        raise UserError(f"--keep names {column!r}, which this command writes; rename it in {file}.")
+    texts = Dataset.from_pandas(table[[*rows.texts]])
+    logits = encoding.predict(plm, texts, hide=words)  # (n, num_labels)
     answers = [names[number] for number in logits.argmax(1)]
-    return table.assign(answer=answers, **columns)
+    probabilities = dict(zip(of_labels, softmax(logits, axis=1).T, strict=True))
+    return table.assign(answer=answers, **probabilities)

@@ -47,6 +47,7 @@ class TableFile:
             `Dataset.save_to_disk`.
         text: the column with the texts; for pairs, both columns.
         label: the column with the labels, words or numbers; None: texts alone.
+        also: further columns, which keep their names, and whose cells may be empty.
 
     Raises:
         UserError: when it is read: no such file, another ending, not what its ending says, a column
@@ -54,7 +55,13 @@ class TableFile:
             or a record.
     """
 
-    def __init__(self, path: str | Path, text: str | Sequence[str], label: str | None):
+    def __init__(
+        self,
+        path: str | Path,
+        text: str | Sequence[str],
+        label: str | None,
+        also: Sequence[str] = (),
+    ):
         self.path = Path(path)
         columns = [text] if isinstance(text, str) else list(text)
         if not 1 <= len(columns) <= 2:
@@ -64,9 +71,14 @@ class TableFile:
             raise UserError(
                 f"text is {', '.join(columns)} and label {label}; expected different columns."
             )
-        self.columns = wanted
+        self.columns = [*wanted, *also]
         self.texts = TEXTS[: len(columns)]
-        self.names = self.texts if label is None else (*self.texts, "label")
+        named = self.texts if label is None else (*self.texts, "label")
+        self.names = (*named, *also)
+        for column in also:
+            if column in wanted or self.names.count(column) > 1:
+                raise UserError(f"the column {column} is read already; leave it out here.")
+        self.has_labels = label is not None
         self.dropped: Counter = Counter()
 
     def __iter__(self) -> Iterator[pandas.DataFrame]:
@@ -121,7 +133,7 @@ class TableFile:
         table = pandas.DataFrame(texts, dtype=object)
         no_text = (table[[*self.texts]] == "").any(axis=1)
         self.dropped["text"] += int(no_text.sum())
-        if "label" not in self.names:
+        if not self.has_labels:
             return table[~no_text]
         no_label = ~no_text & (table["label"] == "")
         self.dropped["label"] += int(no_label.sum())

@@ -15,12 +15,12 @@ from mtlib.own_data.reading import Words, listed_words
 from mtlib.own_data.results import Debiased, model_card, save
 from mtlib.own_data.scoring import leans_of_words, predict_sets, score, score_words
 from mtlib.own_data.suspects import suspects
-from mtlib.own_data.training import BASELINE, arms_of, check_bias, train_arms
+from mtlib.own_data.training import BASELINE, MASKS_LEFT, arms_of, check_bias, train_arms
 from mtlib.paths import make_writable
 from mtlib.runs.environment import quiet_libraries
 from mtlib.spans import WordSpans
 
-DEFAULT = "masks_left"  # where words are given
+DEFAULT = MASKS_LEFT  # where words are given
 _LISTED = 20  # words, in a message
 
 

@@ -89,7 +89,7 @@ def leans(
         A table with a line for each word: `suspect`, `kind`, `where` (in pairs alone; "either" for
         a given word that predicts nothing), the `label` that it predicts ("": none), `marked`, the
         number of `rows`, and its `partners`, at most three: suspects of the same kind and of
-        another label in the most similar contexts. Then in per cent of these rows: `follows`, the
+        another label in the most similar contexts, which do not stand in the same texts. Then in per cent of these rows: `follows`, the
         answer becomes the partner's label; `control`, the answer changes when the word is exchanged
         for suspects of its own label (0 where there are none); `leans`, the difference, with its
         95 % interval over rows, `low` to `high` (Newcombe's for paired shares); `change`, the mean

@@ -15,6 +15,8 @@ from mtlib.own_data.training import BASELINE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import OwnTraining
 
+_FEW_ROWS = 10  # of which a share would say too much
+
 
 @dataclass
 class Debiased:
@@ -145,10 +147,19 @@ def words_shown(by_word: pandas.DataFrame) -> tuple[list[str], list[list]]:
         if not first["n"] and set_name != "dev":
             continue
         measured = {line.arm: line for line in of_arms.itertuples()}
-        accuracies = [f"{measured[arm].accuracy:.1f}" if first["n"] else "" for arm in arms]
+        accuracies = [_accuracy_shown(measured[arm]) for arm in arms]
         shown = [_leans_shown(measured[arm]) for arm in leaning]
         lines.append([word, first["label"], set_name, first["n"], *accuracies, *shown])
     return columns, lines
+
+
+def _accuracy_shown(line) -> str:
+    """In per cent; of few rows, how many are right."""
+    if not line.n:
+        return ""
+    if line.n < _FEW_ROWS:
+        return f"{line.accuracy * line.n / 100:.0f} of {line.n}"
+    return f"{line.accuracy:.1f}"
 
 
 def _leans_shown(line) -> str:

@@ -66,9 +66,11 @@ def score(
     for set_name, rows in sets.scored.items():
         labels = np.array(rows[LABEL])  # (n,)
         for arm, predicted in predictions[set_name].items():
+            advice = "give more epochs, or another rate or seed"
             if label := _overused(labels, predicted, sets.label_names):
-                advice = "give more epochs, or another rate or seed"
                 report(f"{arm} calls nearly all of {set_name} {label}; {advice}.")
+            elif set_name == "dev" and _hardly_learned(labels, predicted):
+                report(f"{arm} is hardly better on dev than the commonest label; {advice}.")
         for part, chosen in parts_of(rows, words).items():
             for arm, predicted in predictions[set_name].items():
                 measured = scores_of(labels[chosen], predicted[chosen])
@@ -133,6 +135,12 @@ def _overused(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -
     if (predicted == label).mean() > 0.95 and (labels == label).mean() < 0.8:
         return names[label]
     return None
+
+
+def _hardly_learned(labels: np.ndarray, predicted: np.ndarray) -> bool:
+    """Whether it makes nine tenths of the errors or more that the commonest label would make."""
+    errors = (predicted != labels).mean()
+    return errors > 0.9 * (1 - np.bincount(labels).max() / len(labels))
 
 
 def parts_of(rows: Dataset, words: pandas.DataFrame) -> dict[str, np.ndarray]:

@@ -2,18 +2,20 @@
 
 import hashlib
 import json
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from datasets import Dataset
 
+from mtlib.data.tables import TEXTS
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError, one_of
 from mtlib.method import LearningRates, Stage
 from mtlib.methods import METHODS, get_method, readers
 from mtlib.objectives import FineTuning
-from mtlib.own_data.preparing import OwnSets, Report
+from mtlib.own_data.preparing import LABEL, OwnSets, Report
 from mtlib.plm import SharedPLM
 from mtlib.policies import TESTBED_ONLY
 from mtlib.runs.code import code_sha256
@@ -28,14 +30,17 @@ from mtlib.runs.inputs import model_sha256
 from mtlib.runs.training import pretrained
 from mtlib.runs.training import train as train_stages
 from mtlib.settings import Settings
+from mtlib.spans import WordSpans
 
 BASELINE = "fine_tuning"
+MASKS_LEFT = "masks_left"
 # of Mask-tuning; where words are given, small sets have too few steps for two losses
 _ALPHA = 0.6
 _ALPHA_WITH_WORDS = 0.0
 _BIAS = "bag_of_words"  # of methods with a bias model
 _NO_LIMIT = 1_000_000  # tokens
 _ROWS = 1000  # that are hashed at a time
+_TELLING = 0.25  # of the rows that the commonest label misses: then the masks tell the label
 
 code_sha256()  # of the code that has just been imported, whatever becomes of its files
 
@@ -152,8 +157,11 @@ def train_arms(
             report("what was begun here had other settings, rows or code: training begins anew.")
         finished = folder / "finished"
         if finished.exists():
+            report("it was finished here before.")
             models[method] = SharedPLM.from_pretrained(finished)
             continue
+        if any(folder.rglob("trainer_state.json")):
+            report("what was begun here is resumed.")
         plm = _trained(method, config, sets, folder, report)
         plm.save_pretrained(folder / "part")
         (folder / "part").replace(finished)
@@ -188,6 +196,8 @@ def _trained(
     """The model of one arm."""
     plm = pretrained(config, sets.label_names)
     _report_cut_texts(config.max_length, sets.train, plm, report)
+    if method == MASKS_LEFT:
+        _report_telling_masks(config.settings, sets.train, plm, report)
     stages = _stages(method, config, plm.tokenizer)
     trained = train_stages(config, stages, plm, sets.train, folder, dev=sets.dev)
     if trained.diverged:
@@ -208,6 +218,36 @@ def _report_cut_texts(
     lengths = tokenise(train, plm.tokenizer, _NO_LIMIT)["length"]
     if cut := sum(length > max_length for length in lengths):
         report(f"{cut:,} of {len(train):,} texts are cut to {max_length} tokens.")
+
+
+def _report_telling_masks(
+    settings: Settings,
+    train: Dataset,
+    plm: SharedPLM,
+    report: Report,
+) -> None:
+    """Say where the number of masks in a text tells its label, as the words did before."""
+    columns = [column for column in TEXTS if column in train.column_names]
+    examples = tokenise(train, plm.tokenizer, _NO_LIMIT, keep=columns)
+    spans = WordSpans(settings.words)
+    numbers = spans.numbered(plm, examples).examples[spans.column]
+    n_masks = [sum(map(bool, row)) for row in numbers]
+    told, commonest = told_by(n_masks, train[LABEL])
+    if told - commonest > _TELLING * (1 - commonest):
+        report(
+            f"the number of masks in a text tells the label of {told:.0%} of the training rows "
+            f"(always the commonest label: {commonest:.0%}), so that masks may mislead as the "
+            "words do; hide words of every label."
+        )
+
+
+def told_by(values: Sequence[int], labels: Sequence[int]) -> tuple[float, float]:
+    """The share of rows that have the commonest label of their value, and of all rows."""
+    by_value: dict[int, Counter] = defaultdict(Counter)
+    for value, label in zip(values, labels, strict=True):
+        by_value[value][label] += 1
+    told = sum(max(counts.values()) for counts in by_value.values())
+    return told / len(labels), max(Counter(labels).values()) / len(labels)
 
 
 def _stages(method: str, config: OwnTraining, tokenizer) -> tuple[Stage, ...]:

@@ -242,5 +242,8 @@ def test_a_file_that_is_not_there(tmp_path):
         read_table(tmp_path / "none.csv", "review", "stars")
     with pytest.raises(UserError, match="expected one column of texts, or two"):
         TableFile(tmp_path, ["a", "b", "c"], "stars")
+    for also in (["review"], ["text"], ["id", "id"]):
+        with pytest.raises(UserError, match=f"column {also[0]} is read already"):
+            TableFile(tmp_path, "review", None, also)
     with pytest.raises(UserError, match="expected different columns"):
         TableFile(tmp_path, "a", "a")

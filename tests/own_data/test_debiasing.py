@@ -20,11 +20,14 @@ from mtlib.objectives import FineTuning
 from mtlib.own_data import debiasing, training
 from mtlib.own_data.debiasing import debias
 from mtlib.own_data.preparing import prepare
-from mtlib.own_data.scoring import _macro_f1, scores_of
-from mtlib.own_data.training import BASELINE
+from mtlib.own_data.results import words_shown
+from mtlib.own_data.scoring import _macro_f1, score, scores_of
+from mtlib.own_data.training import BASELINE, told_by
 from mtlib.plm import SharedPLM
 from mtlib.runs import training as training_of_runs
 from mtlib.trainer import ObjectiveTrainer
+
+NO_WORDS = pandas.DataFrame(columns=["word", "where", "label", "z"])
 
 
 def rows(n: int, agreeing: float = 0.9, seed: int = 0) -> Dataset:
@@ -160,13 +163,41 @@ def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path
     monkeypatch.setattr(
         ObjectiveTrainer, "training_step", lambda *a, **o: seen.append(1) or step(*a, **o)
     )
-    again = debias(*given, out=tmp_path / "cut", **short(model, batch_size=8))
+    told = []
+    again = debias(*given, out=tmp_path / "cut", **short(model, batch_size=8, report=told.append))
+    assert {"it was finished here before.", "what was begun here is resumed."} <= {*told}
     assert len(seen) == 4  # one arm was finished, the other goes on from its checkpoint
     assert again.table.equals(whole.table)
     assert all(
         torch.equal(a, b)
         for a, b in zip(again.plm.parameters(), whole.plm.parameters(), strict=True)
     )
+
+
+def test_a_number_of_masks_that_tells_the_label_is_reported(model, tmp_path):
+    assert told_by([0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 1, 0]) == (5 / 6, 1 / 2)
+    for words, reports in ((["film", "plot"], False), (["film"], True)):
+        told = []
+        options = {"method": "masks_left", "alone": True, "report": told.append}
+        debias(rows(100), words, out=tmp_path / words[-1], **short(model, **options))
+        assert any("number of masks in a text tells" in line for line in told) == reports
+
+
+def test_an_arm_that_has_hardly_learned_is_reported():
+    sets = prepare(rows(100), rows(40, seed=1), None, lambda line: None)
+    labels = np.array(sets.dev["label"])
+    told = []
+    for n_wrong in (18, 19):
+        predicted = np.where(np.arange(40) < n_wrong, 1 - labels, labels)
+        score({"dev": {f"arm {n_wrong}": predicted}}, sets, NO_WORDS, told.append)
+    assert [line.partition(" is hardly")[0] for line in told] == ["arm 19"]
+
+
+def test_few_rows_are_shown_as_a_number():
+    line = {"word": "film", "label": "good", "set": "dev", "arm": "a", "leans": np.nan}
+    for n, accuracy, shown in ((0, np.nan, ""), (3, 200 / 3, "2 of 3"), (10, 30, "30.0")):
+        _, (cells,) = words_shown(pandas.DataFrame([line | {"n": n, "accuracy": accuracy}]))
+        assert cells[3:] == [n, shown]
 
 
 def test_what_other_code_began_is_not_resumed(model, tmp_path, monkeypatch):
