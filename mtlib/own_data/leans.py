@@ -89,12 +89,13 @@ def leans(
         A table with a line for each word: `suspect`, `kind`, `where` (in pairs alone; "either" for
         a given word that predicts nothing), the `label` that it predicts ("": none), `marked`, the
         number of `rows`, and its `partners`, at most three: suspects of the same kind and of
-        another label in the most similar contexts, which do not stand in the same texts. Then in per cent of these rows: `follows`, the
-        answer becomes the partner's label; `control`, the answer changes when the word is exchanged
-        for suspects of its own label (0 where there are none); `leans`, the difference, with its
-        95 % interval over rows, `low` to `high` (Newcombe's for paired shares); `change`, the mean
-        change of the probability of the answer, in points. `before` and `after` are the texts of
-        one row, one that follows where there is one.
+        another label in the most similar contexts, none of which stands in most of its texts. Then
+        in per cent of these rows: `follows`, the answer becomes the partner's label; `control`, the
+        answer changes when the word is exchanged for suspects of its own label (0 where there are
+        none); `leans`, the difference, with its 95 % interval over rows, `low` to `high`
+        (Newcombe's for paired shares); `change`, the mean change of the probability of the answer,
+        in points. `before` and `after` are the texts of one row, one that follows where there is
+        one.
 
         Words that are marked and followed (`low` above 0) stand first, then all others, the most
         followed first. A word without a partner of another label is exchanged for words that
