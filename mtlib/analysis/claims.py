@@ -12,6 +12,7 @@ from mtlib.paths import DATA_DIR
 
 MODELS = ("BERT-base", "RoBERTa-base", "BART-base")
 _FLOOR = 2  # points: an arm that is no more above the commonest answer has not learned the set
+_NOT_RUN = intervals.Difference(float("nan"), None, None, 0)
 _EXCLUDES_0 = {intervals.BETTER: "better", intervals.WORSE: "worse", intervals.OPEN: "no"}
 
 
@@ -87,13 +88,11 @@ def _judged(
     measure = measure or "accuracy"
     in_paper = measure == "accuracy"
     names = [comparison] if isinstance(comparison, str) else comparison
-    observed = intervals.Difference(float("nan"), None, None, 0)
-    obstacle = ""
+    observed, obstacle = _NOT_RUN, ""
     if names:
         runs = _runs(names[0], arm, set_name)
         base_runs = _runs(names[-1], base, set_name)
-        observed = intervals.difference(runs[measure], base_runs[measure], paired=False)
-        obstacle = "floor" if _at_floor(runs) and _at_floor(base_runs) else ""
+        observed, obstacle = _observed(runs, base_runs, measure)
     row = {
         "than": than,
         "on": COLUMNS[set_name] + ("" if in_paper else ", mean over labels"),
@@ -108,6 +107,17 @@ def _judged(
         row[model] = effect
         row[f"{model}?"] = intervals.claim(observed, effect, obstacle) if observed.n else ""
     return row
+
+
+def _observed(
+    runs: pandas.DataFrame,
+    base_runs: pandas.DataFrame,
+    measure: str,
+) -> tuple[intervals.Difference, str]:
+    """The difference of two arms, and "floor" where neither has learned the set."""
+    observed = intervals.difference(runs[measure], base_runs[measure], paired=False)
+    is_floor = _at_floor(runs) and _at_floor(base_runs)
+    return observed, "floor" if is_floor else ""
 
 
 def _at_floor(runs: pandas.DataFrame) -> bool:
