@@ -1,6 +1,8 @@
 """`notebooks`: run them, and grade those of students."""
 
+import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from mtlib.tutorial import runner
 
 Profile = Literal["smoke", "cpu", "gpu", "paper"]  # a notebook's own parameter: how much it trains
+_ON_A_CARD = ("gpu", "paper")  # which notebooks do not share
+_AT_ONCE = 2  # a kernel takes 1 to 2 GB
 
 
 def notebooks(
@@ -66,7 +70,8 @@ def notebooks(
         return
     if profile != "cpu":
         parameters["profile"] = profile
-    _run(paths, parameters, out)
+    at_once = 1 if profile in _ON_A_CARD else min(_AT_ONCE, len(paths), os.cpu_count() or 1)
+    _run(paths, parameters, out, at_once)
 
 
 def _list_parameters(paths: list[Path]) -> None:
@@ -80,8 +85,12 @@ def _list_parameters(paths: list[Path]) -> None:
     print_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows)
 
 
-def _run(paths: list[Path], parameters: dict[str, str], out: Path) -> None:
+def _run(paths: list[Path], parameters: dict[str, str], out: Path, at_once: int) -> None:
     from mtlib.tutorial import runner
+
+    if at_once > 1:  # they share the cores
+        threads = max(1, (os.cpu_count() or 1) // at_once)
+        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
     def report(result: runner.Result) -> None:
         seconds, cell = max(result.cells, default=(0, "none"))
@@ -93,9 +102,10 @@ def _run(paths: list[Path], parameters: dict[str, str], out: Path) -> None:
             print(result.error, file=sys.stderr)
 
     values = runner.check_parameters(paths, parameters)
+    started = time.monotonic()
     with _progress(len(paths)) as progress:
-        results = runner.run_notebooks(values, out, report, progress)
-    minutes = sum(result.seconds for result in results) / 60
+        results = runner.run_notebooks(values, out, report, progress, at_once)
+    minutes = (time.monotonic() - started) / 60
     print_line(f"{minutes:.1f} minutes; every cell in {out / 'summary.md'}")
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
@@ -103,8 +113,15 @@ def _run(paths: list[Path], parameters: dict[str, str], out: Path) -> None:
 
 @contextmanager
 def _progress(n_notebooks: int) -> Iterator["runner.Progress"]:
-    """Prints a line when a notebook begins; on a terminal a bar shows how far it is."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    """Prints a line when a notebook begins; on a terminal bars show how far they are."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),
@@ -113,16 +130,14 @@ def _progress(n_notebooks: int) -> Iterator["runner.Progress"]:
         TextColumn("cells"),
         TimeElapsedColumn(),
     )
-    begun = []
+    bar_of: dict[str, TaskID] = {}
     # rich would send stderr to stdout
     with Progress(*columns, console=console, transient=True, redirect_stderr=False) as bars:
-        bar = bars.add_task("", total=None, visible=False)
 
         def progress(name: str, done: int, total: int) -> None:
-            if name not in begun:
-                begun.append(name)
-                print_line(f"{name:16} begins ({len(begun)} of {n_notebooks})")
-                bars.reset(bar, description=name, total=total, visible=True)
-            bars.update(bar, completed=done)
+            if name not in bar_of:
+                bar_of[name] = bars.add_task(name, total=total)
+                print_line(f"{name:16} begins ({len(bar_of)} of {n_notebooks})")
+            bars.update(bar_of[name], completed=done, visible=done < total)
 
         yield progress

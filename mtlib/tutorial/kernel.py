@@ -1,10 +1,12 @@
 """Run notebooks with papermill in a kernel of this Python, and say why a kernel died."""
 
+import contextlib
 import os
 import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 import papermill
 from jupyter_client.kernelspec import KernelSpec
@@ -23,6 +25,9 @@ _COMMAND = [
     "--log-level=ERROR",  # or ipykernel warns of every kernel that listens on localhost
 ]
 _START_SECONDS = 600  # a slow machine imports slowly
+
+
+_running: set["OwnKernel"] = set()
 
 
 class KernelDied(RuntimeError):
@@ -44,13 +49,13 @@ def execute(path: Path, copy: Path, parameters: dict, **options) -> None:
         KernelDied: with the signal or exit code, and the last lines of the process's stderr.
     """
     with tempfile.TemporaryFile() as stderr:
-        kernel = OwnKernel(stderr)
+        kernel = OwnKernel(copy.parent, stderr)
+        _running.add(kernel)
         try:
             papermill.execute_notebook(
                 path,
                 copy,
                 parameters,
-                cwd=copy.parent,
                 progress_bar=False,
                 kernel_name="python3",
                 language="python",
@@ -61,8 +66,17 @@ def execute(path: Path, copy: Path, parameters: dict, **options) -> None:
         except RuntimeError as error:
             raise KernelDied(f"{error}: {kernel.reason()}") from error
         finally:
+            _running.discard(kernel)
             if kernel.has_kernel:
                 run_sync(kernel.shutdown_kernel)(now=True)
+
+
+def kill_all() -> None:
+    """End the processes of all kernels that run; each `execute` then raises `KernelDied`."""
+    for kernel in [*_running]:
+        if kernel.has_kernel:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(kernel.provisioner.pid, signal.SIGKILL)
 
 
 class OwnKernel(AsyncKernelManager):
@@ -71,13 +85,15 @@ class OwnKernel(AsyncKernelManager):
     The kernel that is registered as `python3` may belong to another environment.
 
     Args:
+        folder: its working directory. (papermill's `cwd` would be that of all threads.)
         stderr: file for what the process writes to stderr, for example when it cannot start.
     """
 
     kernel_spec = KernelSpec(argv=_COMMAND, display_name="Python 3", language="python")
 
-    def __init__(self, stderr):
+    def __init__(self, folder: Path, stderr: BinaryIO):
         super().__init__()
+        self.folder = folder
         self.stderr = stderr
         self.exit_code = None
 
@@ -87,7 +103,8 @@ class OwnKernel(AsyncKernelManager):
         if os.environ.get("PYTHONPATH"):
             paths.append(os.environ["PYTHONPATH"])
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-        return super().start_kernel(**options, env=environment, stderr=self.stderr)
+        where = {"cwd": str(self.folder), "env": environment, "stderr": self.stderr}
+        return super().start_kernel(**options | where)
 
     async def _async_is_alive(self) -> bool:
         if self.has_kernel:

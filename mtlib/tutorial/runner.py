@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mtlib.errors import UserError, one_of
 from mtlib.paths import NOTEBOOK_DIR, make_writable
-from mtlib.tutorial.kernel import KernelDied, execute
+from mtlib.tutorial.kernel import KernelDied, execute, kill_all
 from mtlib.tutorial.pages import as_html
 
 CELL_SECONDS = 1800  # after which a cell is stopped; it takes at most 30 seconds on an idle core
@@ -106,22 +107,36 @@ def run_notebooks(
     out: Path,
     report: Callable[[Result], None] = lambda result: None,
     progress: Progress = lambda name, done, total: None,
+    at_once: int = 1,
 ) -> list[Result]:
-    """Execute notebooks one after the other; where one fails, the others still run.
+    """Execute notebooks; where one fails, the others still run.
 
     Args:
         values: parameters by notebook, from `check_parameters`.
         out: folder for executed copies, HTML and `summary.md`; also their working directory.
         report: called with each result.
         progress: called when a notebook begins, and before each of its cells.
+        at_once: so many notebooks run side by side, begun in order.
     """
     make_writable(out)
-    results = []
-    for path, parameters in values.items():
-        result = _run(path, parameters, out, progress)
-        results.append(result)
-        (out / "summary.md").write_text(_summary(results), encoding="utf-8")
-        report(result)
+    results: list[Result] = []
+    with ThreadPoolExecutor(at_once) as pool:
+        running = [
+            pool.submit(_run, path, parameters, out, progress)
+            for path, parameters in values.items()
+        ]
+        try:
+            for ended in as_completed(running):
+                results.append(ended.result())
+                results.sort(key=lambda result: result.name)
+                (out / "summary.md").write_text(_summary(results), encoding="utf-8")
+                report(ended.result())
+        except BaseException:  # Ctrl-C too: then nothing goes on in the background
+            pool.shutdown(wait=False, cancel_futures=True)
+            while not all(notebook.done() for notebook in running):
+                kill_all()
+                time.sleep(0.1)
+            raise
     return results
 
 
@@ -150,6 +165,7 @@ def _run(path: Path, parameters: dict, out: Path, progress: Progress) -> Result:
         result.error = f"cell [{error.exec_count}]:\n{error.source}\n\n{traceback}"
     except (CellTimeoutError, KernelDied) as error:
         result.error = f"{error}\nIn the cell:\n{_last_started(copy)}"
+    progress(path.stem, total, total)
     result.seconds = round(time.monotonic() - started, 1)
     executed = nbformat.read(copy, as_version=4)
     result.cells = _costs(executed)

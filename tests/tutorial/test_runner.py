@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import nbformat
@@ -99,10 +100,10 @@ def test_a_failure_stops_no_other_notebook_and_all_is_told(folder, tmp_path):
     results = run_notebooks(values, out, progress=lambda *progress: seen.append(progress))
     first, second, third = results
 
-    # title, parameters as declared and as given, two cells; then it stops at a cell that fails
-    assert seen[:6] == [("01_one", done, 5) for done in (0, 0, 1, 2, 3, 4)]
-    assert seen[6:11] == [("02_two", done, 4) for done in (0, 0, 1, 2, 3)]
-    assert seen[11:] == [("03_three", done, 3) for done in (0, 0, 1, 2)]
+    # title, parameters as declared and as given, two cells; at a cell that fails it ends
+    assert seen[:7] == [("01_one", done, 5) for done in (0, 0, 1, 2, 3, 4, 5)]
+    assert seen[7:13] == [("02_two", done, 4) for done in (0, 0, 1, 2, 3, 4)]
+    assert seen[13:] == [("03_three", done, 3) for done in (0, 0, 1, 2, 3)]
     assert (first.status, second.status, third.status) == ("ok", "failed", "failed")
     assert first.error == "" and first.seconds > 0.3
     seconds, where = max(first.cells)
@@ -123,6 +124,27 @@ def test_a_failure_stops_no_other_notebook_and_all_is_told(folder, tmp_path):
         assert "a slider" not in str(outputs), "it does nothing on a page"
 
 
+def test_two_run_at_once_and_ctrl_c_ends_both(folder, tmp_path):
+    out = tmp_path / "out"
+    code = "import os, pathlib, time\npathlib.Path('{}.pid').write_text(str(os.getpid()))\n"
+    wait = "while not pathlib.Path('{}.pid').exists(): time.sleep(0.01)"
+    both = [
+        write(folder, name, code.format(name) + wait.format(other), "time.sleep(600)")
+        for name, other in (("01_one", "02_two"), ("02_two", "01_one"))
+    ]
+
+    def interrupt_in_the_last_cell(name: str, done: int, total: int) -> None:
+        if name == "02_two" and done == total - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        values = {path: {} for path in both}
+        run_notebooks(values, out, progress=interrupt_in_the_last_cell, at_once=2)
+    for name in ("01_one", "02_two"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((out / f"{name}.pid").read_text()), 0)
+
+
 def test_a_hang_is_ended_with_its_kernel(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "CELL_SECONDS", 3)
     code = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
@@ -141,8 +163,13 @@ def test_what_the_last_cell_expects_is_told(folder, tmp_path):
     write(folder, "02_broken", "n = 2", expected=expect)
     result = call("--out", tmp_path / "new")
     assert result.exit_code == 1 and "share: 2 is not within 0 to 1" in result.output
-    begun, ended, held, *_ = map(str.strip, result.output.splitlines())
-    assert begun.split() == ["01_one", "begins", "(1", "of", "2)"] and ended.startswith("01_one")
-    assert held == "All 1 results are within their bounds."
+    lines = [line.strip() for line in result.output.splitlines()]
+    assert lines[0].split() == ["01_one", "begins", "(1", "of", "2)"]
+    ended = next(
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("01_one  ") and " ok " in line
+    )
+    assert lines[ended + 1] == "All 1 results are within their bounds."
     summary = (tmp_path / "new" / "summary.md").read_text()
     assert "| 1 of 1 results are not as expected" in summary
