@@ -49,7 +49,7 @@ def notebooks(
         ),
     ] = None,
 ) -> None:
-    """Run the notebooks in order with papermill.
+    """Run the notebooks with papermill, two at a time; with a card (gpu, paper) one by one.
 
     An unknown parameter stops it before anything runs.
 

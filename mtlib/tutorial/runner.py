@@ -1,4 +1,4 @@
-"""Run the notebooks in order with papermill, after all parameters have been checked.
+"""Run the notebooks with papermill, after all parameters have been checked.
 
 A notebook's `parameters` cell is its interface: one typed, commented assignment per line. papermill
 only warns of an unknown name and accepts a value of any type; here both are errors (compare
