@@ -32,8 +32,9 @@ suspects is a row, and `arms` are columns: the mean, the range of seeds, and tha
 With `own_data`, which maps each data set of `data/results/own_data.csv` to a map of "set rows" to
 words, these are the rows, and `recipes` are the columns.
 
-With `remedies`, a map of the arms of `data/results/remedies.csv` to words, these are the rows. An
-arm with several settings stands at the one that is best on `tuning`, which is not shown.
+With `remedies`, a map of the arms of `data/results/remedies.csv` to words, these are the rows, as
+measured on `data`. An arm with several settings stands at the one that is best on `tuning`, which
+is not shown.
 """
 
 import re
@@ -207,9 +208,10 @@ def _own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:
     return pandas.DataFrame(rows).rename(columns=str.strip)
 
 
-def _remedies(remedies: dict, base: str, columns: dict) -> pandas.DataFrame:
-    """A row for each arm: accuracy, and its difference to `base` over seeds."""
+def _remedies(remedies: dict, data: str, base: str, columns: dict) -> pandas.DataFrame:
+    """A row for each arm: accuracy on sets of the data, and its difference to `base`."""
     records = pandas.read_csv(DATA_DIR / "results" / "remedies.csv", keep_default_na=False)
+    records = records[records["data"] == data]
     scores = {arm: _at_its_best(records[records["arm"] == arm]) for arm in remedies}
     rows = []
     for arm, words in remedies.items():

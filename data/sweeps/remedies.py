@@ -1,21 +1,25 @@
-"""Remedies for known words, on the example: the plan "remedies" of data/results/PLAN.md.
+"""Remedies for known words: the plan "remedies" of data/results/PLAN.md.
 
-    python data/sweeps/remedies.py data/results/remedies.csv [--seeds 5] [--arms JTT ...]
+    python data/sweeps/remedies.py example data/results/remedies.csv [--seeds 5] [--arms JTT ...]
+    python data/sweeps/remedies.py testbed data/results/remedies.csv [--seeds 5] [--arms JTT ...]
 
-Each line is an arm, one of its settings, a seed and a set. Lines that are there are not made again.
-Without `--arms` all arms are trained. `python -m data.make_tables` then puts them into the table of
-data/README.md.
+Each line is the data, an arm, one of its settings, a seed and a set. Lines that are there are not
+made again. Without `--arms` all arms are trained. `python -m data.make_tables` then puts them into
+the tables of data/README.md.
 """
 
 import argparse
 import importlib.util
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas
 from datasets import Dataset
+from leans import planted_words
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -26,7 +30,7 @@ from mtlib.masking import GivenWords
 from mtlib.method import Stage
 from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, ObjectiveOutput
-from mtlib.paths import DATA_DIR
+from mtlib.paths import DATA_DIR, TESTBED_DIR
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, with_column
 from mtlib.rng import KeyedRNG
@@ -34,12 +38,77 @@ from mtlib.runs.config import OwnTraining, default_rates
 from mtlib.runs.environment import quiet_libraries
 from mtlib.runs.records import write_atomically
 from mtlib.runs.training import pretrained, train
+from mtlib.testbed.generator import generate
 
 BRANDS = ["Zorvik", "Malden", "Tolmar", "Quenby", "Harlo", "Vesper", "Brask", "Ondine", "Pellow"]
 WEIGHTS = (5, 20, 100)  # of conflicting rows, and of those that JTT's first model gets wrong
 STRENGTHS = (0.01, 0.1, 1.0)  # of the last layer's fit, scikit-learn's C
 DRAWS = 10  # balanced sets that the last layer is fitted on
-COLUMNS = ["arm", "setting", "seed", "set", "n", "accuracy"]
+COLUMNS = ["data", "arm", "setting", "seed", "set", "n", "accuracy"]
+
+
+# --- the data ---
+
+
+@dataclass
+class Data:
+    """Rows to train on and to score.
+
+    Args:
+        words: those that mislead.
+        train: rows to train on.
+        dev: rows to choose the checkpoint on; None: a fifth of `train`.
+        scored: sets by name; on `tuning` the setting of an arm is chosen.
+        epochs: None: those of `train`.
+    """
+
+    words: list[str]
+    train: Dataset
+    dev: Dataset | None
+    scored: dict[str, Dataset]
+    epochs: float | None = None
+
+
+def example() -> Data:
+    folder = DATA_DIR / "example"
+    columns = {"text": "review", "label": "opinion"}
+    scored = {
+        "conflicting": read_table(folder / "conflicting.csv", **columns),
+        "in distribution": made_up(200, 0.95, seed=2),
+        "tuning": made_up(300, 0.5, seed=3),
+    }
+    return Data(BRANDS, read_table(folder / "reviews.csv", **columns), None, scored)
+
+
+def made_up(n: int, agreeing: float, seed: int) -> Dataset:
+    """Further reviews by the program that made the example."""
+    path = DATA_DIR / "example" / "make_reviews.py"
+    spec = importlib.util.spec_from_file_location("make_reviews", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rows = module.reviews(n, agreeing, seed)
+    texts, labels = zip(*rows, strict=True)
+    return Dataset.from_dict({"text": texts, "label": labels}).class_encode_column("label")
+
+
+def testbed() -> Data:
+    def read(name: str) -> Dataset:
+        return Dataset.from_json(str(TESTBED_DIR / f"{name}.jsonl")).class_encode_column("label")
+
+    train, like_train = read("testbed_sentiment_train"), read("testbed_sentiment")
+    like_train = like_train.shuffle(seed=0)
+    edited = read("testbed_contrast").filter(lambda row: row["group"].endswith(":edited"))
+    without_shortcut = generate(0.0, seed=1, tasks=["sentiment"])["testbed_sentiment"]
+    scored = {
+        "conflicting": edited,
+        "in distribution": like_train.select(range(200, 1000)),
+        "tuning": Dataset.from_list(without_shortcut[:500]).class_encode_column("label"),
+    }
+    dev = like_train.select(range(200))
+    return Data(planted_words(train["text"]), train, dev, scored, epochs=2)
+
+
+DATA = {"example": example, "testbed": testbed}
 
 
 # --- what is trained ---
@@ -128,21 +197,15 @@ Answers = Callable[[Dataset], np.ndarray]  # class numbers (n,) of a set
 
 
 class Experiment:
-    """The rows, and what is trained on them with one seed."""
+    """What is trained on the data with one seed."""
 
-    def __init__(self, seed: int):
+    def __init__(self, data: Data, seed: int):
+        self.data = data
+        self.words = data.words
         self.seed = seed
-        folder = DATA_DIR / "example"
-        columns = {"text": "review", "label": "opinion"}
-        reviews = read_table(folder / "reviews.csv", **columns)
-        self.sets = own_data.prepare(reviews, None, None, lambda sentence: None)
-        self.words = suspects(self.sets.train, None, 1, words=BRANDS)
-        self.scored = {
-            "conflicting": read_table(folder / "conflicting.csv", **columns),
-            "in distribution": made_up(200, 0.95, seed=2),
-            "tuning": made_up(300, 0.5, seed=3),
-        }
-        conflicting = own_data.parts_of(self.sets.train, self.words)["conflicting"]
+        self.sets = own_data.prepare(data.train, data.dev, None, lambda sentence: None)
+        pointing = suspects(self.sets.train, None, 1, words=self.words)
+        conflicting = own_data.parts_of(self.sets.train, pointing)["conflicting"]
         self.conflicting = conflicting  # (training rows,)
 
     def trained(
@@ -152,6 +215,7 @@ class Experiment:
         epochs: float | None = None,
     ) -> SharedPLM:
         settings = get_method("fine_tuning").settings()
+        epochs = epochs or self.data.epochs
         changes = {} if epochs is None else {"epochs": epochs}
         config = OwnTraining(settings=settings, seed=self.seed, **changes).resolved()
         stage = Stage(objective, default_rates("fine_tuning", config.model), tuple(transforms))
@@ -160,22 +224,26 @@ class Experiment:
             dev = self.sets.dev
             return train(config, (stage,), plm, self.sets.train, Path(folder), dev=dev).plm
 
+    @cached_property
+    def fine_tuned(self) -> SharedPLM:
+        return self.trained(FineTuning())
+
     def fine_tuning(self) -> dict[str, Answers]:
-        return {"": answers_of(self.trained(FineTuning()))}
+        return {"": answers_of(self.fine_tuned)}
 
     def fine_tuning_masked(self) -> dict[str, Answers]:
-        plm = self.trained(FineTuning())
-        return {"": lambda rows: predict(plm, rows, hide=BRANDS).argmax(1)}
+        return {"": lambda rows: predict(self.fine_tuned, rows, hide=self.words).argmax(1)}
 
     def masks_left(self) -> dict[str, Answers]:
-        config = OwnTraining(settings=get_method("masks_left").settings(words=BRANDS)).resolved()
+        settings = get_method("masks_left").settings(words=self.words)
+        config = OwnTraining(settings=settings).resolved()
         rates = default_rates("fine_tuning", config.model)
         tokenizer = pretrained(config, self.sets.label_names).tokenizer
         (stage,) = get_method("masks_left").stages(config.settings, rates, tokenizer)
         return {"": answers_of(self.trained(stage.objective, stage.transforms))}
 
     def exchanged(self) -> dict[str, Answers]:
-        transforms = GivenWords(BRANDS).transforms()
+        transforms = GivenWords(self.words).transforms()
         return {"": answers_of(self.trained(Exchanged(), transforms))}
 
     def up_weighted(self) -> dict[str, Answers]:
@@ -196,7 +264,7 @@ class Experiment:
 
     def dfr(self) -> dict[str, Answers]:
         """DFR (Kirichenko et al. 2023): the last layer fitted again on balanced training rows."""
-        plm = self.trained(FineTuning())
+        plm = self.fine_tuned
         features = last_features(plm, self.sets.train)  # (rows, hidden)
         labels = np.array(self.sets.train["label"])
         groups = labels * 2 + self.conflicting  # (rows,)
@@ -267,17 +335,6 @@ def last_features(plm: SharedPLM, rows: Dataset) -> np.ndarray:
     return np.stack([values[0].float().numpy() for values in tokens])
 
 
-def made_up(n: int, agreeing: float, seed: int) -> Dataset:
-    """Further reviews by the program that made the example."""
-    path = DATA_DIR / "example" / "make_reviews.py"
-    spec = importlib.util.spec_from_file_location("make_reviews", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    rows = module.reviews(n, agreeing, seed)
-    texts, labels = zip(*rows, strict=True)
-    return Dataset.from_dict({"text": texts, "label": labels}).class_encode_column("label")
-
-
 # --- records ---
 
 
@@ -285,6 +342,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("data", choices=DATA)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--arms", nargs="*", default=[*ARMS])
@@ -293,22 +351,27 @@ def main() -> None:
     records = pandas.DataFrame(columns=COLUMNS)
     if options.out.exists():
         records = pandas.read_csv(options.out, keep_default_na=False)
+    data = DATA[options.data]()
     for seed in range(options.seeds):
+        experiment = Experiment(data, seed)
         for arm in options.arms:
-            if ((records["arm"] == arm) & (records["seed"] == seed)).any():
+            key = {"data": options.data, "arm": arm, "seed": seed}
+            if (records[list(key)] == key).all(axis="columns").any():
                 continue
-            lines = pandas.DataFrame(scores(arm, seed), columns=COLUMNS)
+            measured = ["setting", "set", "n", "accuracy"]
+            lines = pandas.DataFrame(scores(experiment, arm), columns=measured)
+            lines = lines.assign(**key)[COLUMNS]
             records = pandas.concat([records, lines], ignore_index=True)
             write_atomically(options.out, records.to_csv(index=False))
 
 
-def scores(arm: str, seed: int) -> list[tuple]:
-    experiment = Experiment(seed)
+def scores(experiment: Experiment, arm: str) -> list[tuple]:
+    """Setting, set, number of rows and accuracy, of each setting of the arm and each set."""
     lines = []
     for setting, answers in ARMS[arm](experiment).items():
-        for set_name, rows in experiment.scored.items():
+        for set_name, rows in experiment.data.scored.items():
             accuracy = 100 * float((answers(rows) == np.array(rows["label"])).mean())
-            lines.append((arm, setting, seed, set_name, len(rows), accuracy))
+            lines.append((setting, set_name, len(rows), accuracy))
     return lines
 
 
