@@ -35,8 +35,13 @@ words, these are the rows, and `recipes` are the columns.
 With `remedies`, a map of the arms of `data/results/remedies.csv` to words, these are the rows, as
 measured on `data`. An arm with several settings stands at the one that is best on `tuning`, which
 is not shown.
+
+With `base_sized`, which maps an arm of `data/results/brands_base` to a map of arms to words, these
+are the rows: the mean over seeds and their range on the sets of `columns`, and the difference to
+the first-named arm on the set `differ_on`.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import chain
@@ -77,6 +82,8 @@ def _table(spec: dict) -> pandas.DataFrame:
         return _leans(**spec)
     if "own_data" in spec:
         return _own_data(**spec)
+    if "base_sized" in spec:
+        return _base_sized(**spec)
     if "remedies" in spec:
         return _remedies(**spec)
     if "measures" in spec:
@@ -230,6 +237,44 @@ def _at_its_best(of_arm: pandas.DataFrame) -> pandas.DataFrame:
     tuned_on = of_arm[of_arm["set"] == "tuning"].groupby("setting")["accuracy"].mean()
     best = of_arm[of_arm["setting"] == tuned_on.idxmax()]
     return best.pivot(index="seed", columns="set", values="accuracy")
+
+
+def _base_sized(base_sized: dict, differ_on: str, columns: dict) -> pandas.DataFrame:
+    """A row for each arm of the base-sized model on the example."""
+    scores = _base_sized_scores()
+    rows = []
+    for base, arms in base_sized.items():
+        base_scores = scores[(scores["arm"] == base) & (scores["set"] == differ_on)]
+        base_accuracy = base_scores.set_index("seed")["accuracy"]
+        for arm, words in arms.items():
+            of_arm = scores[scores["arm"] == arm]
+            by_set = of_arm.pivot(index="seed", columns="set", values="accuracy")
+            row = {"arm": words}
+            for set_name, column in columns.items():
+                row[column] = _mean_and_range(by_set[set_name])
+            shift = intervals.difference(by_set[differ_on], base_accuracy, paired=False)
+            row["difference"] = "" if arm == base else shift.text()
+            rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def _mean_and_range(accuracy: pandas.Series) -> str:
+    return f"{accuracy.mean():.1f} ({accuracy.min():.1f} to {accuracy.max():.1f})"
+
+
+def _base_sized_scores() -> pandas.DataFrame:
+    """Accuracy in per cent by arm, seed and set.
+
+    A set that was also read with words masked is a further arm: "fine-tuning, words masked".
+    """
+    lines = []
+    for path in sorted((DATA_DIR / "results" / "brands_base").glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for measured, share in record["accuracy"].items():
+            set_name, comma, how = measured.partition(",")
+            arm = record["arm"] + comma + how
+            lines.append((arm, record["seed"], set_name, 100 * share))
+    return pandas.DataFrame(lines, columns=["arm", "seed", "set", "accuracy"])
 
 
 def _leans(leans: dict, arms: dict) -> pandas.DataFrame:

@@ -24,11 +24,11 @@ def test_what_is_installed_here_fits():
 
 
 def test_a_version_out_of_range_and_a_missing_package(monkeypatch):
-    installed(monkeypatch, transformers="4.57.1", pandas=None, seaborn=None, matplotlib="1.0")
-    old, missing, optional = requirements.misfits()  # seaborn is of an extra, which may be left out
+    installed(monkeypatch, transformers="4.57.1", pandas=None, ray=None, papermill="1.0")
+    old, missing, optional = requirements.misfits()  # ray is of an extra, which may be left out
     assert old == f"{OLD}; pip install 'transformers<6,>=5.17'."
     assert "needs pandas>=2.2.2, but it is not installed; pip install 'pandas>=2.2.2'" in missing
-    assert "needs matplotlib>=3.9, but matplotlib 1.0 is installed" in optional
+    assert "needs papermill>=2.6, but papermill 1.0 is installed" in optional
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def _print_leans(table: "pandas.DataFrame") -> None:
 
 
 def _draw(table: "pandas.DataFrame", path: Path) -> None:
-    from mtlib.analysis.figures import leans as figures  # loads matplotlib, which is optional
+    from mtlib.analysis.figures import leans as figures  # loads matplotlib
 
     figure, alt = figures.draw({"": table})
     figure.savefig(path, metadata={"Description": alt} if path.suffix == ".png" else None)
