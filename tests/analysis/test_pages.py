@@ -64,6 +64,23 @@ def test_a_remedy_stands_at_the_setting_that_is_best_on_further_rows():
     assert row == f"| jtt | {sum(accuracy) / 5:.1f} | {shift:+.1f} [{low:+.1f}, {high:+.1f}] |"
 
 
+def test_the_base_sized_model_has_its_mean_range_and_welchs_interval():
+    records = [
+        json.loads(path.read_text()) for path in (ROOT / "data/results/brands_base").glob("*.json")
+    ]
+    plain = [record["accuracy"] for record in records if record["arm"] == "fine-tuning"]
+    base = [100 * accuracy["conflicting"] for accuracy in plain]
+    masked = [100 * accuracy["conflicting, words masked"] for accuracy in plain]
+    low, high = ttest_ind(masked, base, equal_var=False).confidence_interval()
+    arms = "{fine-tuning: ft, 'fine-tuning, words masked': masked}"
+    spec = f"base_sized: {{fine-tuning: {arms}}}\ndiffer_on: conflicting\n"
+    first, second = rows(spec + "columns: {conflicting: misled}")
+    mean = sum(masked) / len(masked)
+    shift = f"{mean - sum(base) / len(base):+.1f} [{low:+.1f}, {high:+.1f}]"
+    assert second == f"| masked | {mean:.1f} ({min(masked):.1f} to {max(masked):.1f}) | {shift} |"
+    assert first.startswith("| ft | ") and first.endswith(" |  |")
+
+
 def outside_the_tables() -> set[str]:
     """Decimals that the report's sentences have from records alone."""
     results = ROOT / "data/results"
