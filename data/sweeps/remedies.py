@@ -308,7 +308,10 @@ def answers_of(plm: SharedPLM) -> Answers:
 def answers_of_fits(plm: SharedPLM, fits: Sequence[LogisticRegression]) -> Answers:
     def answers(rows: Dataset) -> np.ndarray:
         features = last_features(plm, rows)
-        return np.mean([fit.decision_function(features) for fit in fits], axis=0).argmax(1)
+        margins = np.mean([fit.decision_function(features) for fit in fits], axis=0)
+        if margins.ndim == 1:  # of two labels, (n,): that of the second
+            return (margins > 0).astype(int)
+        return margins.argmax(1)
 
     return answers
 
