@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset
 
 from mtlib.data.sources import load
@@ -133,7 +134,8 @@ class TestAddBias:
         rows = [
             {"text": a, "text_pair": b, "labels": label} for label, (a, b) in enumerate(pairs)
         ] * 20
-        examples, counts = AddBias(BIAS_MODELS[name])(plm, Dataset.from_list(rows))
+        with torch.autocast("cpu", torch.bfloat16):  # as a run in bf16 prepares its examples
+            examples, counts = AddBias(BIAS_MODELS[name])(plm, Dataset.from_list(rows))
         shares, features = (
             np.exp(examples["bias_log_probabilities"][:]),
             np.array(examples["bias_features"][:]),

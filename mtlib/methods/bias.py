@@ -72,7 +72,8 @@ class AddBias(Transform):
         check_labels("the training set", examples, plm.config.num_labels)
         labels = np.array(examples["labels"][:])
         pairs = examples["text_pair"][:] if "text_pair" in examples.column_names else None
-        features = self.model.features(plm, examples["text"][:], pairs)
+        with torch.autocast(plm.device.type, enabled=False):  # in float32 where training is in bf16
+            features = self.model.features(plm, examples["text"][:], pairs)
         n_labels = plm.config.num_labels
         probabilities = predict_out_of_fold(self.model, features, labels, n_labels, seed)
         logs = np.log(probabilities)
@@ -226,7 +227,7 @@ def token_overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
     each is multiplied by its own padding.
     """
     rows = []
-    with torch.no_grad(), evaluating(plm), torch.autocast(plm.device.type, enabled=False):
+    with torch.no_grad(), evaluating(plm):
         for first in range(0, len(texts), _BATCH_SIZE):
             batch = slice(first, first + _BATCH_SIZE)
             premises = _embedded_tokens(plm, texts[batch])
