@@ -57,6 +57,7 @@ from mtlib.paths import DATA_DIR
 from mtlib.runs.records import read_records
 
 ROOT = Path(__file__).resolve().parents[1]
+_EPOCHS = 3  # of `train`
 PAGES = ("README.md", "data/README.md", "data/results/REPORT.md")
 _BLOCK = re.compile(r"(<!-- table\n)(.*?)(-->\n)(?:.*?)(<!-- end -->)", flags=re.S)
 
@@ -263,16 +264,18 @@ def _mean_and_range(accuracy: pandas.Series) -> str:
 
 
 def _base_sized_scores() -> pandas.DataFrame:
-    """Accuracy in per cent by arm, seed and set.
+    """Accuracy in per cent by arm (such as "masks left in, 3 epochs"), seed and set.
 
-    A set that was also read with words masked is a further arm: "fine-tuning, words masked".
+    A set that was also read with words masked is a further arm: "fine-tuning, words masked, 3
+    epochs".
     """
     lines = []
     for path in sorted((DATA_DIR / "results" / "brands_base").glob("*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         for measured, share in record["accuracy"].items():
             set_name, comma, how = measured.partition(",")
-            arm = record["arm"] + comma + how
+            epochs = record["arguments"].get("epochs", _EPOCHS)
+            arm = f"{record['arm']}{comma}{how}, {epochs:g} epochs"
             lines.append((arm, record["seed"], set_name, 100 * share))
     return pandas.DataFrame(lines, columns=["arm", "seed", "set", "accuracy"])
 

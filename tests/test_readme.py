@@ -27,7 +27,7 @@ MOST_WORDS = {
     "README.md": 900,
     "mtlib/README.md": 1800,
     "notebooks/README.md": 2000,
-    "data/results/REPORT.md": 3350,
+    "data/results/REPORT.md": 3560,
 }
 
 # what follows the program's name

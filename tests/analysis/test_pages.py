@@ -72,8 +72,8 @@ def test_the_base_sized_model_has_its_mean_range_and_welchs_interval():
     base = [100 * accuracy["conflicting"] for accuracy in plain]
     masked = [100 * accuracy["conflicting, words masked"] for accuracy in plain]
     low, high = ttest_ind(masked, base, equal_var=False).confidence_interval()
-    arms = "{fine-tuning: ft, 'fine-tuning, words masked': masked}"
-    spec = f"base_sized: {{fine-tuning: {arms}}}\ndiffer_on: conflicting\n"
+    arms = "{'fine-tuning, 3 epochs': ft, 'fine-tuning, words masked, 3 epochs': masked}"
+    spec = f"base_sized: {{'fine-tuning, 3 epochs': {arms}}}\ndiffer_on: conflicting\n"
     first, second = rows(spec + "columns: {conflicting: misled}")
     mean = sum(masked) / len(masked)
     shift = f"{mean - sum(base) / len(base):+.1f} [{low:+.1f}, {high:+.1f}]"
@@ -111,3 +111,23 @@ def test_decimals_in_the_report_stand_in_its_tables():
     prose = re.sub(r"arXiv [\d.]+|alpha [\d.]+", "", prose)
     known = {*re.findall(r"\d+\.\d+", tables), *outside_the_tables()}
     assert {*re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", prose)} <= known
+
+
+def test_the_pages_say_of_the_base_sized_model_what_the_records_say():
+    scores = make_tables._base_sized_scores().query("set == 'conflicting'")
+    seeds = scores.groupby("arm")["accuracy"]
+    mean = seeds.mean()
+    fine_tuning = mean["fine-tuning, 3 epochs"]
+    as_long = mean["fine-tuning, as long, 6 epochs"]
+    at_random = mean["Mask-tuning, alpha 0.6, 5 % at random, 6 epochs"]
+    page = (ROOT / "README.md").read_text()
+    assert f"{at_random:.0f} % right, fine-tuning {as_long:.0f} |" in page
+    assert f"100 % right, fine-tuning {fine_tuning:.0f};" in page
+    report = (ROOT / "data/results/REPORT.md").read_text()
+    low, high = (bound["fine-tuning, 3 epochs"] for bound in (seeds.min(), seeds.max()))
+    assert f"({fine_tuning:.0f} % right where they do, seeds {low:.0f} to {high:.0f})" in report
+    assert f"({at_random:.0f} %; fine-tuning as long has {as_long:.0f})" in report
+    hidden = [
+        arm for arm in mean.index if "left in" in arm or "deleted" in arm or "the words" in arm
+    ]
+    assert len(hidden) == 3 and mean[hidden].min() > 99.5
