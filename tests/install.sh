@@ -79,7 +79,7 @@ for path in sorted(root.glob("notebooks/0*.ipynb")):
     imports = [
         number
         for number, cell in enumerate(notebook.cells)
-        if cell.cell_type == "code" and "mtlib" in cell.source and not cell.metadata.get("tags")
+        if cell.cell_type == "code" and "mtlib" in cell.source and "install" not in cell.metadata.get("tags", [])
     ]
     notebook.cells = notebook.cells[: imports[0] + 1]
     for cell in notebook.cells:

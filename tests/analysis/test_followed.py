@@ -70,11 +70,11 @@ def test_the_page_of_own_data_says_how_each_model_is_misled():
 
 def test_the_page_of_own_data_says_which_real_words_are_followed():
     page = (ROOT / "data/README.md").read_text(encoding="utf-8")
-    passage = page.partition("explains a null and a change")[2].partition("; and on the testbed")[0]
+    passage = page.partition("beside a null and a change")[2].partition("; and on the testbed")[0]
     reviews, nli = passage.split("In MNLI's")
     frame = followed.frame()
     for data, sentences, n_words in (("reviews", reviews, 8), ("nli", nli, 7)):
-        lines = frame[(frame["data"] == data) & (frame["seed"] == 0)].set_index("suspect")
+        lines = followed.by_word(frame[frame["data"] == data]).set_index("suspect")
         said = re.findall(r"\*([^* ]+)\* (?:has )?(-?\d+)", sentences)
         assert len(said) == n_words
         assert said == [(word, str(round(lines.loc[word, "leans"]))) for word, _ in said]
