@@ -115,6 +115,7 @@ def test_decimals_in_the_report_stand_in_its_tables():
 
 def test_the_pages_say_of_the_base_sized_model_what_the_records_say():
     scores = make_tables._base_sized_scores().query("set == 'conflicting'")
+    scores = scores[~scores["arm"].str.endswith("12 epochs")]  # not complete
     seeds = scores.groupby("arm")["accuracy"]
     mean = seeds.mean()
     fine_tuning = mean["fine-tuning, 3 epochs"]
