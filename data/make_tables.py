@@ -38,7 +38,7 @@ is not shown.
 
 With `base_sized`, which maps an arm of `data/results/brands_base` to a map of arms to words, these
 are the rows: the mean over seeds and their range on the sets of `columns`, and the difference to
-the first-named arm on the set `differ_on`.
+the arm that they are mapped from on the set `differ_on`.
 """
 
 import json
@@ -57,8 +57,8 @@ from mtlib.paths import DATA_DIR
 from mtlib.runs.records import read_records
 
 ROOT = Path(__file__).resolve().parents[1]
-_EPOCHS = 3  # of `train`
 PAGES = ("README.md", "data/README.md", "data/results/REPORT.md")
+_EPOCHS = 3  # of `train`, where a record of `brands_base` names none
 _BLOCK = re.compile(r"(<!-- table\n)(.*?)(-->\n)(?:.*?)(<!-- end -->)", flags=re.S)
 
 

@@ -1,6 +1,7 @@
 """The project's own files agree with one another."""
 
 import ast
+import gzip
 import re
 import subprocess
 import tomllib
@@ -165,3 +166,11 @@ def test_nothing_unsafe_and_nothing_huge():
             text = path.read_text()
             assert "trust_remote_code=True" not in text and "import pickle" not in text, path
             assert not re.search(r"torch\.load\((?!.*weights_only=True)", text), path
+
+
+def test_no_record_says_where_files_lay_on_a_machine():
+    records = [*(ROOT / "data/results").rglob("*.json*")]
+    opened = {path: gzip.open if path.suffix == ".gz" else open for path in records}
+    for path, open_file in opened.items():
+        with open_file(path, "rt", encoding="utf-8") as lines:
+            assert not re.search(r'"(?:/\w+){2}|"[A-Z]:\\\\', lines.read()), path

@@ -184,11 +184,14 @@ def run(options: argparse.Namespace, data: Data, arm: str, seed: int) -> dict:
     words["mask"] = [fold(word) in data.marked for word in words["word"]]
     table = leans(plm, data.train, words, max_length=data.training.get("max_length"))
     scores = pandas.read_csv(folder / "scores.csv").round(2)
+    training = data.training | data.arms[arm]
+    if options.model:
+        training["model"] = Path(options.model).name  # not where it lies on this machine
     return {
         "data": options.name,
         "arm": arm,
         "seed": seed,
-        "training": data.training | data.arms[arm],
+        "training": training,
         "accuracy": scores.query("rows == 'all'").set_index("set")["accuracy"].to_dict(),
         "environment": describe(),
         "lines": table[COLUMNS].round(2).to_dict("split", index=False),

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 from datasets import Dataset
-from leans import planted_words
+from leans import BRANDS, planted_words
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -40,7 +40,6 @@ from mtlib.runs.records import write_atomically
 from mtlib.runs.training import pretrained, train
 from mtlib.testbed.generator import generate
 
-BRANDS = ["Zorvik", "Malden", "Tolmar", "Quenby", "Harlo", "Vesper", "Brask", "Ondine", "Pellow"]
 WEIGHTS = (5, 20, 100)  # of conflicting rows, and of those that JTT's first model gets wrong
 STRENGTHS = (0.01, 0.1, 1.0)  # of the last layer's fit, scikit-learn's C
 DRAWS = 10  # balanced sets that the last layer is fitted on
