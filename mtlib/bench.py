@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
@@ -372,7 +373,7 @@ def _loop_step_seconds(
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-    return _differences(starts)
+    return np.diff(starts).tolist()
 
 
 # ways to train; each function returns the seconds of the steps
@@ -398,11 +399,7 @@ def _timed(trainer: Trainer) -> list[float]:
     clock = _Clock()
     trainer.add_callback(clock)
     trainer.train()
-    return _differences(clock.starts)
-
-
-def _differences(starts: Sequence[float]) -> list[float]:
-    return [later - sooner for sooner, later in itertools.pairwise(starts)]
+    return np.diff(clock.starts).tolist()
 
 
 def _seconds(work: Callable) -> float:

@@ -5,7 +5,6 @@ at random, whole words, words that a person names. Policies that rank, point, le
 testbed are in `mtlib.policies`.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -195,16 +194,9 @@ class WholeWordMasking(CountedMasking):
         self.marks = word_marks(tokenizer)
 
     def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
-        begins = self._word_begins(batch["input_ids"], maskable)  # (batch, seq)
+        begins = self.marks.word_begins(batch["input_ids"], maskable)  # (batch, seq)
         chosen = self.choose(begins, self.scores(batch, begins, plm), rng)
         return maskable & with_all_pieces(chosen, begins)
-
-    def _word_begins(self, input_ids: Tensor, maskable: Tensor) -> Tensor:
-        goes_on, continues = (marks.to(input_ids.device)[input_ids] for marks in self.marks)
-        # after a special token a word begins
-        before = pad((goes_on * maskable)[:, :-1], (1, 0))  # (batch, seq)
-        # from 3 on a piece is of one word with the one before it, see `WordMarks`
-        return maskable & (before + continues < 3)
 
 
 class GivenWords(CountedMasking):
@@ -216,22 +208,15 @@ class GivenWords(CountedMasking):
     any fast tokenizer will do.
 
     Args:
-        words: words and phrases, found as whole words ("art" is not found in "party"); or a
-            compiled regular expression, of which every word is masked that a match touches.
+        words: words and phrases, found as whole words ("art" is not found in "party").
         rate: share of their occurrences: `clamp(round(rate * p), 1, p)` of an example's `p`.
-        match_case: "May" is not "may". A regular expression has its own flags.
     """
 
     columns = {"given_words": 0}
 
-    def __init__(
-        self,
-        words: str | Iterable[str] | re.Pattern[str],
-        rate: float = 1.0,
-        match_case: bool = False,
-    ):
+    def __init__(self, words: str | Iterable[str], rate: float = 1.0):
         super().__init__(rate)
-        self.spans = WordSpans(words, match_case)
+        self.spans = WordSpans(words)
 
     def transforms(self) -> tuple[Transform, ...]:
         return (self.spans,)

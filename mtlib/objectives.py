@@ -113,7 +113,7 @@ class Objective(nn.Module, ABC):
         """
 
     def denominators(self, batch: Batch) -> dict[str, Tensor | int]:
-        """The denominators of its mean components, for a prepared batch; by default the examples.
+        """The denominators of its mean components, for a sampled batch; by default the examples.
 
         The trainer weighs the micro-batches of an optimiser step by these, so that the loss of the
         step is the loss of the whole batch.
@@ -207,8 +207,11 @@ class FineTuning(Objective):
             weights = torch.tensor(class_weights, dtype=torch.float32)
         self.register_buffer("weights", weights, persistent=False)  # (num_labels,)
 
+    def balance(self) -> None:
+        """Weigh the labels by the training set, as `class_weights="balanced"` does."""
+        self.class_weights = "balanced"
+
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        # read anew: it may have been changed to "balanced" since the objective was made
         if self.class_weights == "balanced" and examples is not None:
             labels = torch.tensor(examples["labels"][:])
             counts = labels.bincount(minlength=plm.num_labels)  # (num_labels,)
@@ -273,7 +276,7 @@ class _MaskingObjective(Objective):
         return draw_mask(batch, self.masking, plm.tokenizer, rng, plm)
 
     def masked_lm(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
-        """L_MLM of a prepared batch.
+        """L_MLM of a sampled batch.
 
         The same pass fills the masks; the filled text is the output's `perturbed_ids`.
         """

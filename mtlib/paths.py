@@ -1,10 +1,15 @@
-"""Where the bundled data lies, and checks of folders.
+"""Where the bundled data lies, checks of folders, and files and folders written whole.
 
-It lies beside the package in a checkout, and inside it in a wheel.
+The data lies beside the package in a checkout, and inside it in a wheel.
 """
 
+import os
+import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from mtlib.errors import UserError
 
@@ -43,3 +48,33 @@ def make_writable(out: Path, empty: bool = False) -> None:
         raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error
     if empty and (left := sorted({path.name for path in out.iterdir()} - {".work"})):
         raise UserError(f"{out} is not empty: it holds {', '.join(left[:3])}; give a new folder.")
+
+
+def write_atomically(path: Path, content: str | Callable[[BinaryIO], object]) -> None:
+    """Either the whole file is there or none of it.
+
+    `content` is text, or writes to the file that it is given.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as file:
+            if isinstance(content, str):
+                file.write(content.encode())
+            else:
+                content(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:  # Ctrl-C too
+        part.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def written_whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `folder` if the block ends well."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    yield part
+    shutil.rmtree(folder, ignore_errors=True)
+    part.replace(folder)

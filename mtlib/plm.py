@@ -515,7 +515,7 @@ def mlm_positions_of(mask: Tensor, round_up: bool = False) -> tuple[Tensor, Tens
 
 
 def _only_at(trunk: nn.Module, positions: Tensor) -> RemovableHandle:
-    """A block in which the trunk returns its states at these positions only."""
+    """Let the trunk return its states at these positions only, while the handle is entered."""
 
     def gather(module: nn.Module, args: object, output: BaseModelOutput) -> BaseModelOutput:
         states = output.last_hidden_state  # (batch, seq, hidden)

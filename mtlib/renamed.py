@@ -27,6 +27,15 @@ _MODULES = {
     "mtlib.cells": ("mtlib.rows.cells",),
     "mtlib.marking": ("mtlib.spans",),
     "mtlib.policies.suspect_tags": ("mtlib.own_data.parts_of_speech",),
+    "mtlib.draws": ("mtlib.rng",),
+    "mtlib.methods.readings": ("mtlib.methods.classification_variants",),
+    "mtlib.sweeps.engines": ("mtlib.sweeps.executors",),
+}
+# new names within these
+_NAMES = {
+    "Draws": "KeyedRNG",
+    "LocalEngine": "LocalExecutor",
+    "RayEngine": "RayExecutor",
 }
 
 
@@ -49,11 +58,12 @@ class _OldModules(MetaPathFinder, Loader):
 def _from_new_module(old: str, name: str) -> object:
     """What a user of the old module finds there by this name."""
     if not name.startswith("__"):
+        new_name = _NAMES.get(name, name)
         for new in map(import_module, _MODULES[old]):
-            if hasattr(new, name):
-                message = f"{old}.{name} is now {new.__name__}.{name}"
+            if hasattr(new, new_name):
+                message = f"{old}.{name} is now {new.__name__}.{new_name}"
                 warnings.warn(message, DeprecationWarning, stacklevel=2)
-                return getattr(new, name)
+                return getattr(new, new_name)
     raise AttributeError(f"module {old!r} has no attribute {name!r}")
 
 

@@ -32,7 +32,7 @@ def _as_text(value: object) -> object:
 Share = Annotated[float, Field(ge=0, le=1)]
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 From0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Steps = Annotated[int, Field(ge=0)]
+CountFrom0 = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, BeforeValidator(_as_text)]
 
@@ -71,6 +71,14 @@ class Settings(BaseModel):
 
     def ignored(self) -> dict[str, str]:
         """The settings that the values of others make ineffective, each with the reason."""
+        return {}
+
+    def reads(self, name: str) -> bool:
+        """Whether there is such a setting, and the others leave it in effect."""
+        return name in type(self).model_fields and name not in self.ignored()
+
+    def recorded(self) -> dict[str, object]:
+        """What a record says in place of some values: no path of one machine, and versions."""
         return {}
 
     @model_validator(mode="after")

@@ -15,18 +15,20 @@ from typing import NamedTuple
 import torch
 from datasets import Dataset
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
 from mtlib.renamed import old_names
-from mtlib.rows.folding import UNSPACED, WORD, Finder, fold, phrases_of, words_around
+from mtlib.rows.folding import UNSPACED, WORD, Finder, fold, folded_word, phrases_of
 from mtlib.tokens import special_tokens, text_reader
 
 # first character, the one after the last, and perhaps a number
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]
 _ROWS = 1000  # texts tokenised at a time
+_ONE_WORD = 3  # from here on two neighbours are of one word, see `WordMarks`
 _is_unspaced = re.compile(f"[{UNSPACED}]").match
 # of byte-level vocabularies
 _BYTES = {character: byte for byte, character in bytes_to_unicode().items()}
@@ -168,17 +170,14 @@ class WordSpans(TokenSpans):
 
     column = "given_words"
 
-    def __init__(self, words: str | Iterable[str] | re.Pattern, match_case: bool = False):
-        is_pattern = isinstance(words, re.Pattern)
-        self.words = () if is_pattern else tuple(phrases_of(words))
-        self.match_case = match_case
-        self.finder = None if is_pattern else Finder(self.words, match_case)
-        self.pattern = words if is_pattern else self.finder.pattern
+    def __init__(self, words: str | Iterable[str]):
+        self.words = tuple(phrases_of(words))
+        self.finder = Finder(self.words)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         prepared = super().__call__(plm, examples, seed)
         can_be_hidden = map(any, prepared.examples[self.column])
-        has_word = self.check_found(examples)
+        has_word = self.rows_with_words(examples)
         hidden = [can for can, has in zip(can_be_hidden, has_word, strict=True) if has]
         if n_without := hidden.count(False):
             message = (
@@ -198,14 +197,10 @@ class WordSpans(TokenSpans):
             yield self.spans_in(row["text"]), self.spans_in(row.get("text_pair") or "")
 
     def spans_in(self, text: str) -> Spans:
-        """Where the given words stand, or all words that a match of the expression touches."""
-        if self.finder is not None:
-            return [(place.start, place.end) for place in self.finder.places(text)]
-        return [
-            words_around(text, *match.span()) for match in self.pattern.finditer(text) if match[0]
-        ]
+        """Where the given words stand."""
+        return [(place.start, place.end) for place in self.finder.places(text)]
 
-    def check_found(self, examples: Dataset) -> list[bool]:
+    def rows_with_words(self, examples: Dataset) -> list[bool]:
         """Which rows have a word. Warns of words that stand in no text.
 
         Raises:
@@ -213,10 +208,10 @@ class WordSpans(TokenSpans):
         """
         columns = [examples[name] for name in self.reads if name in examples.column_names]
         found_in = [
-            set().union(*map(self._found_words, texts)) for texts in zip(*columns, strict=True)
+            set().union(*map(self.finder.found, texts)) for texts in zip(*columns, strict=True)
         ]
         found = set().union(*found_in)
-        missing = [word for word in self.words if fold(word, self.match_case) not in found]
+        missing = [word for word in self.words if folded_word(word) not in found]
         if missing or not found:
             message = self._not_found(missing, [*chain(*columns)])
             if not found:
@@ -224,23 +219,20 @@ class WordSpans(TokenSpans):
             warnings.warn(message, stacklevel=3)
         return [bool(words) for words in found_in]
 
-    def _found_words(self, text: str) -> set[str]:
-        """Which of the words stand in a text, folded; or what the expression matches there."""
-        if self.finder is not None:
-            return self.finder.found(text)
-        return {match[0] for match in self.pattern.finditer(text) if match[0]}
-
     def _not_found(self, missing: list[str], texts: list[str]) -> str:
         """Which words stand in no text, and which ones like them do."""
-        names = ", ".join(map(repr, missing)) or self.pattern.pattern
-        message = f"not found in {len(texts)} texts: {names}."
-        if not missing:
+        message = f"not found in {len(texts)} texts: {', '.join(map(repr, missing))}."
+        like_them = _words_like(missing, texts)
+        if not like_them:
             return message
-        in_texts = {fold(word, self.match_case) for text in texts for word in WORD.findall(text)}
-        parts = {fold(part, self.match_case) for word in missing for part in word.split()}
-        if near := {like for part in parts for like in get_close_matches(part, in_texts)}:
-            message += f" Words like these stand there: {', '.join(sorted(near))}."
-        return message
+        return f"{message} Words like these stand there: {', '.join(sorted(like_them))}."
+
+
+def _words_like(missing: Iterable[str], texts: Iterable[str]) -> set[str]:
+    """Words of the texts that are spelled nearly as those that are missing."""
+    in_texts = {fold(word) for text in texts for word in WORD.findall(text)}
+    parts = {fold(part) for word in missing for part in word.split()}
+    return {like for part in parts for like in get_close_matches(part, in_texts)}
 
 
 def mask_words(plm: SharedPLM, examples: Dataset, words: str | Iterable[str]) -> Dataset:
@@ -272,7 +264,7 @@ def _with_masks(row: dict, mask: int, column: str) -> dict:
 class WordMarks(NamedTuple):
     """How the pieces of a vocabulary make up words.
 
-    Two neighbours are of one word if `goes_on[first] + continues[second] >= 3`.
+    Two neighbours are of one word if `goes_on[first] + continues[second]` is 3 or 4.
 
     WordPiece marks continuations (`##ing`), byte-level BPE and SentencePiece beginnings (`Ġ`, `▁`),
     subword-nmt and fastBPE what goes on (`@@`), the first BPE ends (`</w>`). In a script without
@@ -287,6 +279,13 @@ class WordMarks(NamedTuple):
 
     goes_on: Tensor
     continues: Tensor
+
+    def word_begins(self, input_ids: Tensor, maskable: Tensor) -> Tensor:
+        """True where a word begins, bool `(batch, seq)`; after a special token one begins."""
+        goes_on = self.goes_on.to(input_ids.device)[input_ids]
+        continues = self.continues.to(input_ids.device)[input_ids]
+        before = pad((goes_on * maskable)[:, :-1], (1, 0))  # (batch, seq)
+        return maskable & (before + continues < _ONE_WORD)
 
 
 def word_marks(tokenizer) -> WordMarks:

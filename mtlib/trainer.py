@@ -32,6 +32,7 @@ from mtlib.updates import AlternatingUpdate, BalancedUpdate, Loss, check_update
 # in a checkpoint, beside the stock files: the parameters of the objective, the state of the update
 OBJECTIVE_FILE = "objective.safetensors"
 UPDATE_FILE = "update.pt"
+_SEED_STRIDE = 1_000_003  # so that no epoch of one seed has the order of an epoch of another
 
 # Private methods of transformers' Trainer that `ObjectiveTrainer` overrides or calls, and why.
 # transformers may change them in any release: a test compares their source with that of the
@@ -149,8 +150,9 @@ class ObjectiveTrainer(Trainer):
         # global one is in another state there in a resumed run.
         self._order_generator = torch.Generator()
         self._forget_components()
-        made_later = plm is None and kwargs.get("model_init")
-        model = None if made_later else self._ready(cast(SharedPLM, plm))
+        if plm is None and kwargs.get("model_init") is None:
+            raise UserError("plm is None; give a SharedPLM, or model_init, which makes one.")
+        model = None if plm is None else self._ready(plm)
         super().__init__(model=model, args=args, train_dataset=self.train_dataset, **kwargs)
         self._set_collator(kwargs.get("data_collator"))
         self.processing_class = kwargs.get("processing_class") or self.plm.tokenizer
@@ -240,7 +242,7 @@ class ObjectiveTrainer(Trainer):
     def _begin_epoch(self, epoch: int) -> None:
         """Seed the order of the batches and the masks."""
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        self._order_generator.manual_seed(seed * 1_000_003 + epoch)
+        self._order_generator.manual_seed(seed * _SEED_STRIDE + epoch)
         if isinstance(self.data_collator, Collator):
             self.data_collator.epoch.fill_(epoch)
 
@@ -454,23 +456,20 @@ class ObjectiveTrainer(Trainer):
         has_parameters = any(True for _ in objective.parameters())
         self.plm.objective = objective if has_parameters else None
         if self.optimizer is None:
-            self.optimizer = self._make_optimizers()
+            self.optimizer = self._new_optimizer()
+            if self.args.update == "alternating":  # it steps once for each loss
+                self.update = AlternatingUpdate(self._new_optimizer())
         _check_optimizer(self.optimizer, objective)
         return self.optimizer
 
-    def _make_optimizers(self) -> torch.optim.Optimizer:
-        """The trainer's optimiser; the second one of the alternating update is kept by that."""
+    def _new_optimizer(self) -> torch.optim.Optimizer:
         chosen = self.optimizer_cls_and_kwargs
         if not chosen:
             model = cast(PreTrainedModel, self.plm)  # it asks for modules and parameters alone
             chosen = self.get_optimizer_cls_and_kwargs(self.args, model)
         optimizer_class, options = chosen
         learning_rate = options.get("lr", self.args.learning_rate)
-        optimizer = optimizer_class(self._parameter_groups(learning_rate), **options)
-        if self.args.update == "alternating":
-            second = optimizer_class(self._parameter_groups(learning_rate), **options)
-            self.update = AlternatingUpdate(second)
-        return optimizer
+        return optimizer_class(self._parameter_groups(learning_rate), **options)
 
     def _parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
         """The parameters of model and objective, grouped by learning rate and weight decay."""
@@ -729,16 +728,18 @@ def _check_columns(
 
 
 def _check_label_names(name: str, dataset: Dataset, id2label: dict[int, str]) -> None:
-    """If both a set and the model name their labels, a name must have the same number in both.
+    """Names must not contradict the model's, or correct predictions would count as wrong.
 
-    Otherwise correct predictions would count as wrong.
+    A name that both know has one number. A set with fewer labels than the model has none but the
+    model's; one with as many may call them otherwise.
     """
-    ids = {label: number for number, label in enumerate(_label_names(dataset))}
-    reordered = any(ids.get(label, number) != number for number, label in id2label.items())
-    unknown = ids.keys() - {*id2label.values()}
-    if reordered or (len(ids) < len(id2label) and unknown):
+    names = _label_names(dataset)
+    numbers = {label: number for number, label in id2label.items()}
+    moved = any(numbers.get(label, number) != number for number, label in enumerate(names))
+    has_unknown = any(label not in numbers for label in names)
+    if moved or (has_unknown and len(names) < len(numbers)):
         raise UserError(
-            f"{name} numbers its labels {', '.join(ids)}, the model "
+            f"{name} numbers its labels {', '.join(names)}, the model "
             f"{', '.join(id2label.values())} (as the training set, where it came without names). "
             "Number the labels of all sets by the model's, give these by "
             "SharedPLM.from_pretrained(id2label=...), or call `trainer.predict` without labels and "

@@ -16,7 +16,8 @@ from mtlib.data import sources
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs.config import all_settings, configure
-from mtlib.runs.records import Busy, read_records
+from mtlib.runs.locks import Busy
+from mtlib.runs.records import read_records
 from tests.conftest import ROOT, call, commands
 
 EXIT_CODES = {

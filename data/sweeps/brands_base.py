@@ -16,9 +16,8 @@ import numpy as np
 from datasets import Dataset
 
 from mtlib import debias, predict, read_table
-from mtlib.paths import DATA_DIR
+from mtlib.paths import DATA_DIR, write_atomically
 from mtlib.runs.environment import describe
-from mtlib.runs.records import write_atomically
 
 BRANDS = ["Zorvik", "Malden", "Tolmar", "Quenby", "Harlo", "Vesper", "Brask", "Ondine", "Pellow"]
 SEEDS = range(5)

@@ -24,11 +24,10 @@ import pandas
 from datasets import Dataset
 
 from mtlib import debias, leans, read_table, suspects
-from mtlib.paths import DATA_DIR, TESTBED_DIR
+from mtlib.paths import DATA_DIR, TESTBED_DIR, write_atomically
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import fold, words_of
 from mtlib.runs.environment import describe
-from mtlib.runs.records import write_atomically
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
 

@@ -30,13 +30,12 @@ from mtlib.masking import GivenWords
 from mtlib.method import Stage
 from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, ObjectiveOutput
-from mtlib.paths import DATA_DIR, TESTBED_DIR
+from mtlib.paths import DATA_DIR, TESTBED_DIR, write_atomically
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, with_column
 from mtlib.rng import KeyedRNG
 from mtlib.runs.config import OwnTraining, default_rates
 from mtlib.runs.environment import quiet_libraries
-from mtlib.runs.records import write_atomically
 from mtlib.runs.training import pretrained, train
 from mtlib.testbed.generator import generate
 

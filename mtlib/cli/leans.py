@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtlib.cli.own_data import File, Label, Text, read_marks
-from mtlib.cli.terminal import JsonFile, print_line, print_table, write_json
+from mtlib.cli.terminal import JsonFile, check_new, print_line, print_table, write_json
+from mtlib.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
 
 _SHOWN_TEXTS = 3
+_FIGURES = (".png", ".svg", ".pdf")
 
 
 def leans(
@@ -39,8 +41,8 @@ def leans(
     max_length: Annotated[
         int | None, typer.Option(help="tokens of a text that are read (default: 128)", min=3)
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="write the table to this CSV file")] = None,
-    figure: Annotated[Path | None, typer.Option(help="draw it into this PNG file")] = None,
+    out: Annotated[Path | None, typer.Option(help="write the table to this new CSV file")] = None,
+    figure: Annotated[Path | None, typer.Option(help="draw it into this new PNG file")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Which words a trained classifier follows, in your own data.
@@ -54,12 +56,13 @@ def leans(
     """
     from mtlib.data.tables import TableFile
     from mtlib.own_data.leans import leans as ask  # loads torch
-    from mtlib.paths import make_writable
 
-    for path in filter(None, (out, figure)):
-        make_writable(path.parent)
+    if out is not None:
+        check_new(out)
+    if figure is not None:
+        _check_figure(figure)
     table_file = TableFile(file, text, label)
-    names = labels.split(",") if labels else None
+    names = [name.strip() for name in labels.split(",")] if labels else None
     try:
         table = ask(
             model,
@@ -77,9 +80,15 @@ def leans(
     if out is not None:
         table.round(2).to_csv(out, index=False)
         print_line(f"written: {out}")
+    write_json(json_file, json.loads(table.to_json(orient="records")))
     if figure is not None:
         _draw(table, figure)
-    write_json(json_file, json.loads(table.to_json(orient="records")))
+
+
+def _check_figure(figure: Path) -> None:
+    check_new(figure, "--figure")
+    if figure.suffix.lower() not in _FIGURES:
+        raise UserError(f"--figure is {figure}; expected a file in {', '.join(_FIGURES)}.")
 
 
 def _listed(file: Path | None) -> "pandas.DataFrame | None":

@@ -36,10 +36,6 @@ MaskWords = Annotated[
 ]
 _EXAMPLES = ("example", "counterexample")
 _SHOWN = ("word", "kind", "where", "part_of_speech", "rows", "share", "z")
-# marks, also as pandas and spreadsheets save them
-_NO = {"", "0", "0.0", "-", "n", "no", "f", "false"}
-_NO |= {"nan", "none", "<na>", "na", "n/a", "#n/a", "null", "nat"}  # missing
-_YES = {"x", "1", "1.0", "+", "y", "yes", "t", "true", "✓", "✔"}
 _KNOWN_COLUMNS = {"", *_SHOWN, "label", "base_rate", *_EXAMPLES}
 
 
@@ -154,7 +150,7 @@ def read_words(file: Path) -> list[str]:
         UserError: no word in it, or none that is marked; a mark that says neither yes nor no; a CSV
             without a column `word`, or with columns that may hold the marks; not in UTF-8.
     """
-    words = [word for word, is_marked in read_marks(file) if is_marked]
+    words = [word for word, marked in read_marks(file) if marked]
     if not words:
         raise UserError(
             f"{file} names no word; expected one a line (in a .txt), or a CSV with the columns "
@@ -193,6 +189,7 @@ def _separator(header: str, is_table: bool) -> str:
 
 def _marks_of_table(file: Path, separator: str) -> list[tuple[str, bool]]:
     from mtlib.data import delimited
+    from mtlib.own_data.reading import is_marked
     from mtlib.rows.cells import column_positions
 
     open_file = partial(_lower_header, file)
@@ -210,13 +207,13 @@ def _marks_of_table(file: Path, separator: str) -> list[tuple[str, bool]]:
     marks = []
     for row in rows:
         text = row.values[word].strip()
-        is_marked = _is_marked(row.values[mask].strip(), f"{file}, line {row.line:,}")
-        if is_marked and not text:
+        marked = is_marked(row.values[mask], f"{file}, line {row.line:,}")
+        if marked and not text:
             raise UserError(
                 f"{file}, line {row.line:,} is marked, but its word is missing; add it."
             )
         if text:
-            marks.append((text, is_marked))
+            marks.append((text, marked))
     return marks
 
 
@@ -235,15 +232,6 @@ def _check_columns(names: Iterable[str], file: Path) -> None:
                 f"{file} has no column mask, and {name!r} may be it; rename it to mask if it holds "
                 "the marks, or remove it if all words are meant."
             )
-
-
-def _is_marked(mark: str, place: str) -> bool:
-    mark = mark.lower()
-    if mark in _NO:
-        return False
-    if mark in _YES or not mark.strip("x"):
-        return True
-    raise UserError(f"{place} has the mark {mark!r}; write x beside a word to hide, else nothing.")
 
 
 def _short(text: str, most: int = 60) -> str:

@@ -65,7 +65,8 @@ def _answers(
 
     quiet_libraries()
     rows = TableFile(file, text, None, also=keep)
-    table = pandas.concat([*rows], ignore_index=True)
+    no_rows = pandas.DataFrame(columns=[*rows.names], dtype=object)
+    table = pandas.concat([no_rows, *rows], ignore_index=True)
     if left_out := rows.left_out():
         print_line(left_out)
     plm = SharedPLM.from_pretrained(model)

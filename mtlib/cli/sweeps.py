@@ -185,7 +185,7 @@ def _print_failures(outcomes: Sequence["Outcome"], store: "Store") -> None:
 
 
 def _exit_code(outcomes: Sequence["Outcome"]) -> int:
-    from mtlib.runs.records import Busy
+    from mtlib.runs.locks import Busy
     from mtlib.sweeps.store import OTHER_CODE
 
     statuses = {outcome.status for outcome in outcomes}

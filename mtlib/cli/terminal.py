@@ -82,7 +82,7 @@ def named_values(texts: list[str], option: str, example: str) -> dict[str, str]:
 
 def write_json(file: Path | None, content: object) -> None:
     """Nothing where `file` is None; else it is the value of a `JsonFile`."""
-    from mtlib.runs.records import write_atomically
+    from mtlib.paths import write_atomically
 
     if file is not None:
         write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

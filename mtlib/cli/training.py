@@ -204,17 +204,17 @@ def run(
     if separate:
         given["shared"] = False
     config = configure(**given, splits=splits)
-    path, was_there = runs.run(config, out, keep_model, reuse=reuse)
+    path, answered = runs.run(config, out, keep_model, reuse=reuse)
     if os.environ.get("RANK", "0") == "0":  # of several processes, one reports
-        _print_record(path, was_there)
+        _print_record(path, answered)
 
 
-def _print_record(path: Path, was_there: bool) -> None:
+def _print_record(path: Path, answered: bool) -> None:
     record = read_records([path])[0]
-    made_by = record["environment"]
-    if was_there:
-        made_on = made_by["device"]
-        print_line(f"nothing was trained: {path} was made on {made_on} at {origin(made_by)}")
+    environment = record["environment"]
+    if answered:
+        made_on = environment["device"]
+        print_line(f"nothing was trained: {path} was made on {made_on} at {origin(environment)}")
     else:
         print_line(f"written: {path}")
     if record.get("diverged"):

@@ -22,6 +22,7 @@ from rich.progress import open as open_with_bar
 from mtlib.data import delimited
 from mtlib.errors import UserError
 from mtlib.rows.cells import EXPECTED, cell_texts, column_positions, find_column
+from mtlib.rows.labels import check_look_alike
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -76,17 +77,19 @@ class TableFile:
         named = self.texts if label is None else (*self.texts, "label")
         self.names = (*named, *also)
         for column in also:
-            if column in wanted or self.names.count(column) > 1:
+            if self.columns.count(column) > 1:
                 raise UserError(f"the column {column} is read already; leave it out here.")
+            if self.names.count(column) > 1:
+                raise UserError(f"a column {column} is made of {', '.join(wanted)}; rename yours.")
         self.has_labels = label is not None
         self.dropped: Counter = Counter()
 
     def __iter__(self) -> Iterator[pandas.DataFrame]:
-        self.dropped = Counter()
+        dropped: Counter = Counter()
         storage = self._storage()
         try:
             for batch in storage.read(self.path, self.columns):
-                yield self._complete_rows(batch, storage.row)
+                yield self._complete_rows(batch, storage.row, dropped)
         except UserError:
             raise
         except (OSError, ValueError) as error:  # pyarrow's and datasets' errors are ValueErrors too
@@ -94,6 +97,7 @@ class TableFile:
             reason = reason.strip(". \n").partition("\n")[0]
             expected = f"Expected {storage.content}."
             raise UserError(f"{self.path} cannot be read: {reason}. {expected}") from error
+        self.dropped = dropped  # of all rows; who stops before the last has not seen them
 
     def dataset(self) -> "Dataset":
         """All rows, with a `ClassLabel`: numbers by their size, words by the alphabet."""
@@ -102,6 +106,7 @@ class TableFile:
         names = [*self.names]
         table = pandas.concat([pandas.DataFrame(columns=names, dtype=object), *self])
         labels = sorted(table["label"].unique(), key=_label_order)
+        check_look_alike(labels)
         numbers = {label: number for number, label in enumerate(labels)}
         table = table.assign(label=table["label"].map(numbers))
         features = Features({name: Value("string") for name in self.texts})
@@ -124,19 +129,19 @@ class TableFile:
             raise UserError(f"{self.path} ends in {ending!r}; expected one of {expected}.")
         return _ENDINGS[ending]
 
-    def _complete_rows(self, batch: "_Batch", row: str) -> pandas.DataFrame:
-        """The texts of a batch's cells, without the rows that lack one."""
+    def _complete_rows(self, batch: "_Batch", row: str, dropped: Counter) -> pandas.DataFrame:
+        """The texts of a batch's cells, without the rows that lack one, which are counted."""
         texts = {}
         for name, column, values in zip(self.names, self.columns, batch.values, strict=True):
             where = f"{self.path}, column {column!r}, {row}"
             texts[name] = cell_texts(values, where, batch.numbers)
         table = pandas.DataFrame(texts, dtype=object)
         no_text = (table[[*self.texts]] == "").any(axis=1)
-        self.dropped["text"] += int(no_text.sum())
+        dropped["text"] += int(no_text.sum())
         if not self.has_labels:
             return table[~no_text]
         no_label = ~no_text & (table["label"] == "")
-        self.dropped["label"] += int(no_label.sum())
+        dropped["label"] += int(no_label.sum())
         return table[~(no_text | no_label)]
 
 

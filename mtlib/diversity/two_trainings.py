@@ -15,11 +15,11 @@ from mtlib.data.tasks import get_task
 from mtlib.diversity.fillings import record_fillings
 from mtlib.masking import ExactMasking
 from mtlib.objectives import MaskedLM, MaskTuning
+from mtlib.paths import write_atomically
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import BUNDLED_MODEL, configure
 from mtlib.runs.inputs import Inputs, read_inputs
-from mtlib.runs.records import write_atomically
 
 # The paper's shares of examples: BERT, 200 of each task, three epochs. What it calls plausible and
 # implausible (5 and 2 %, judged by two people) is "changed" here.

@@ -14,7 +14,7 @@ from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.errors import UserError
 from mtlib.method import LearningRates, Stage
-from mtlib.methods.settings import ParsingSettings
+from mtlib.methods.settings import ParsingSettings, treebank_files
 from mtlib.methods.states import classify_with_states
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
@@ -155,11 +155,11 @@ class Treebank(Transform):
 
     def check(self, plm: SharedPLM) -> None:
         check_offsets(plm.tokenizer, self)
-        for path in (*files_of(self.folder, "train"), *files_of(self.folder, "dev")):
+        for path in (*treebank_files(self.folder, "train"), *treebank_files(self.folder, "dev")):
             read_conllu(path)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        rows, left_out = _encoded_sentences(files_of(self.folder, "train"), plm)
+        rows, left_out = _encoded_sentences(treebank_files(self.folder, "train"), plm)
         return Prepared(Dataset.from_list(rows), {"sentences_left_out": left_out})
 
     @torch.no_grad()
@@ -169,7 +169,7 @@ class Treebank(Transform):
         It is measured on the files `*dev*.conllu`, punctuation included; without such files nothing
         is. Sentences are read, and left out, as for training.
         """
-        rows, left_out = _encoded_sentences(files_of(self.folder, "dev"), plm)
+        rows, left_out = _encoded_sentences(treebank_files(self.folder, "dev"), plm)
         if not rows:
             return {}
         collate = Collator(plm.tokenizer, objective.columns)
@@ -182,15 +182,6 @@ class Treebank(Transform):
                 n_correct += float(share * n_words)
         uas = n_correct / sum(len(row["heads"]) for row in rows)
         return {"dev_uas": round(uas, 4), "dev_sentences_left_out": left_out}
-
-
-def files_of(folder: str | Path, part: str) -> list[Path]:
-    """The files of a treebank whose name contains "train" or "dev"; the latter are optional."""
-    paths = sorted(Path(folder).glob(f"*{part}*.conllu"))
-    if not paths and part == "train":
-        expected = "the folder of a treebank in CoNLL-U"
-        raise UserError(f"{folder} has no file *train*.conllu; expected {expected}.")
-    return paths
 
 
 class Sentence(NamedTuple):

@@ -4,10 +4,13 @@ What a setting asks for is imported where it is made: masking policies, bias mod
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from mtlib.data.identity import name_with_hash, name_with_version
+from mtlib.errors import UserError
 from mtlib.policies import OWN_LENGTH, Masking, masking_policy
 from mtlib.settings import (
     ENGLISH_PIPELINE,
@@ -107,6 +110,15 @@ class MaskingSettings(Settings):
         if self.masking != "salient_spans":
             ignored["spacy_pipeline"] = f"masking is {self.masking!r}, which does not read it"
         return ignored
+
+    def recorded(self) -> dict[str, object]:
+        """Given words, which stand for the masking; the version of spaCy's pipeline, if read."""
+        recorded: dict[str, object] = {"words": None, "spacy_pipeline": None}
+        if self.words:
+            recorded |= {"words": list(self.words), "masking": None, "mask_rate": None}
+        if self.reads("spacy_pipeline"):
+            recorded["spacy_pipeline"] = name_with_version(self.spacy_pipeline)
+        return recorded
 
     def policy(self, tokenizer: "PreTrainedTokenizerBase") -> "MaskingPolicy":
         if self.words:
@@ -238,3 +250,16 @@ class ParsingSettings(Settings):
         if self.parsing_epochs is None:
             return {}
         return {"parsing_steps": "parsing_epochs is given too"}
+
+    def recorded(self) -> dict[str, object]:
+        """The treebank's name and a hash of its files."""
+        return {"treebank": name_with_hash(self.treebank, treebank_files(self.treebank, "train"))}
+
+
+def treebank_files(folder: str | Path, part: str) -> list[Path]:
+    """The files of a treebank whose name contains "train" or "dev"; the latter are optional."""
+    paths = sorted(Path(folder).glob(f"*{part}*.conllu"))
+    if not paths and part == "train":
+        expected = "the folder of a treebank in CoNLL-U"
+        raise UserError(f"{folder} has no file *train*.conllu; expected {expected}.")
+    return paths

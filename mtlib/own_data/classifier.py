@@ -1,6 +1,6 @@
 """Class probabilities of texts, by any sequence classifier that transformers reads."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -78,11 +78,22 @@ class Classifier:
         self.collate = Collator(self.tokenizer)
         self.inputs = signature(self.model.forward).parameters.keys()
 
+    @property
+    def has_names(self) -> bool:
+        """Whether somebody has named its classes."""
+        return not all(name.startswith(_NUMBERED) for name in self.labels)
+
     def encode(self, texts: Sequence[Texts]) -> Dataset:
         """The model's inputs of each row."""
         columns = [list(column) for column in zip(*texts, strict=True)]
         encoded = self.reader(*columns, truncation=True, max_length=self.length)
         return Dataset.from_dict(dict(encoded))
+
+    def known_tokens(self, texts: Sequence[Texts]) -> list[list[int]]:
+        """The tokens of each row but [UNK]."""
+        unknown = self.tokenizer.unk_token_id
+        input_ids = self.encode(texts)["input_ids"]
+        return [[token for token in tokens if token != unknown] for tokens in input_ids]
 
     @torch.inference_mode()
     def probabilities(self, examples: Dataset) -> np.ndarray:
@@ -108,16 +119,26 @@ def _check_number(labels: Sequence[str], names: Sequence[str]) -> None:
 def class_numbers(labels: Iterable[str], classifier: Classifier) -> dict[str, int]:
     """The number of the model's class for each label of the rows.
 
-    Names may differ in case. The numbers 0, 1, 2 are those of classes without names.
+    Names may differ in case, unless two classes differ in nothing else. The numbers 0, 1, 2 are
+    those of classes without names.
     """
-    by_name = {fold(name): number for number, name in enumerate(classifier.labels)}
-    if all(name.startswith(_NUMBERED) for name in classifier.labels):
+    by_name = {name: number for number, name in enumerate(classifier.labels)}
+    if not classifier.has_names:
         by_name |= {str(number): number for number in range(len(classifier.labels))}
-    unknown = sorted(label for label in labels if fold(label) not in by_name)
+    numbers = {label: _number_of(label, by_name) for label in sorted(labels)}
+    unknown = [label for label, number in numbers.items() if number is None]
     if unknown:
         raise UserError(
             f"the rows have the label {unknown[0]!r}, and the model's are "
             f"{', '.join(classifier.labels)}; give the names of its classes as `labels` "
             "(`--labels`), in the order of their numbers."
         )
-    return {label: by_name[fold(label)] for label in labels}
+    return numbers
+
+
+def _number_of(label: str, by_name: Mapping[str, int]) -> int | None:
+    """The number of the class that is called so, or of the only one that differs in case alone."""
+    if label in by_name:
+        return by_name[label]
+    alike = [number for name, number in by_name.items() if fold(name) == fold(label)]
+    return alike[0] if len(alike) == 1 else None

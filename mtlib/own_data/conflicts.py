@@ -9,7 +9,7 @@ import pandas
 
 from mtlib.errors import UserError
 from mtlib.own_data.reading import is_dataset, label_feature, named_labels, texts_and_labels
-from mtlib.rows.folding import Finder
+from mtlib.rows.folding import Finder, folded_word
 from mtlib.rows.labels import known_labels, label_column
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def pointed_labels(rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.D
     """
     by_feature: dict[tuple, list] = defaultdict(list)
     for line in words.itertuples():
-        for word in Finder(line.word).found(line.word):
-            by_feature[word, line.where].append((line.label, line.z))
+        by_feature[folded_word(line.word), line.where].append((line.label, line.z))
     finder = Finder(words["word"])
     pointed = []
     for texts, _ in texts_and_labels(rows):

@@ -123,7 +123,7 @@ def _default_method(words: Sequence[str], report: Report) -> str:
 def _check_words_stand_there(words: Sequence[str], sets: OwnSets) -> None:
     """Warn of words that stand in no training text, or raise `UserError` if none stands in one."""
     if words:
-        WordSpans(words).check_found(sets.train)
+        WordSpans(words).rows_with_words(sets.train)
 
 
 def _report_words(words: Sequence[str], pointing: pandas.DataFrame, report: Report) -> None:

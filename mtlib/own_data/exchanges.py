@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mtlib.rows.folding import Finder, Found, fold
+from mtlib.rows.folding import Finder, Found, folded_word
 from mtlib.rows.forms import address_form
 
 Texts = tuple[str, ...]  # of a row: its text, or a pair of texts
@@ -113,8 +113,3 @@ def in_case_of(written: str, partner: Suspect) -> str:
 
 def _capitalised(word: str) -> str:
     return word[:1].upper() + word[1:]
-
-
-def folded_word(word: str) -> str:
-    """A word or phrase as it is compared, with single spaces."""
-    return " ".join(fold(word).split())

@@ -20,7 +20,7 @@ from scipy.stats import binomtest
 
 from mtlib.own_data.classifier import Classifier, class_numbers
 from mtlib.own_data.exchanges import Suspect, Texts, exchanged
-from mtlib.own_data.partners import Exchange, PartnerChooser, Samples, pool_of, rivals_of
+from mtlib.own_data.partners import Exchange, PartnerChooser, Samples, pool_of
 from mtlib.plm import SharedPLM
 
 _SAMPLE = 500  # texts with a suspect in which contexts are counted, and some of which are rows
@@ -109,18 +109,26 @@ def leans(
     pool = pool_of(rows, words, partners)
     numbers = class_numbers({label for suspect in pool for label in suspect.labels}, classifier)
     asked = [suspect for suspect in pool if suspect.asked]
-    has_rivals = all(rivals_of(suspect, pool) for suspect in asked)
-    samples = Samples(pool, max(_SAMPLE, 2 * n_rows), seed, with_background=not has_rivals)
+    samples = Samples(pool, max(_SAMPLE, 2 * n_rows), seed)
     samples.collect(rows)
+    if not classifier.has_names:  # or labels from 1 on would be taken for those from 0 on
+        class_numbers(samples.label_names(rows), classifier)
     chooser = PartnerChooser(pool, samples)
     console = Console(stderr=True)
     bar = {"console": console, "transient": True, "disable": not console.is_terminal}
     lines = []
+    left_out = []
+    for_neutral_words = []
     for suspect in track(asked, "exchanging words", **bar):
         exchange = chooser.exchange(suspect)
-        if rows_read := _read_rows(suspect, exchange, classifier, n_rows):
-            lines.append(_line(suspect, exchange, rows_read, classifier, numbers))
-    _report_exceptions(asked, lines, pool, report)
+        rows_read = _read_rows(suspect, exchange, classifier, n_rows)
+        if not rows_read:
+            left_out.append(suspect)
+            continue
+        lines.append(_line(suspect, exchange, rows_read, classifier, numbers))
+        if not exchange.rivals[0].labels:
+            for_neutral_words.append(suspect)
+    _report_exceptions(left_out, for_neutral_words, report)
     table = pandas.DataFrame(lines, columns=COLUMNS)
     if samples.n_texts < 2:
         table = table.drop(columns="where")
@@ -181,7 +189,7 @@ class _Row:
 def _read_rows(
     suspect: Suspect, exchange: Exchange, classifier: Classifier, n_rows: int
 ) -> list[_Row]:
-    """The first rows whose tokens change with the suspect, so that the model can read it."""
+    """The first rows in which the model reads the suspect."""
     rows: list[_Row] = []
     if not exchange.rivals:
         return rows
@@ -190,12 +198,26 @@ def _read_rows(
             _row(number, suspect, exchange)
             for number in range(first, min(first + n_rows, len(exchange.texts)))
         ]
-        before = classifier.encode(_column(some, "before"))["input_ids"]
-        after = classifier.encode(_column(some, "after"))["input_ids"]
-        rows += [row for row, old, new in zip(some, before, after, strict=True) if old != new]
+        rows += _with_read_suspect(some, suspect, exchange, classifier)
         if len(rows) >= n_rows:
             break
     return rows[:n_rows]
+
+
+def _with_read_suspect(
+    rows: Sequence[_Row], suspect: Suspect, exchange: Exchange, classifier: Classifier
+) -> list[_Row]:
+    """The rows whose known tokens are others with a partner, and with [UNK], in its place."""
+    exchanges = [_column(rows, "before"), _column(rows, "after")]
+    if (unknown := classifier.tokenizer.unk_token) is not None:
+        sign = Suspect(unknown, kind="sign")  # which has no case
+        exchanges.append([exchanged(row.before, suspect, sign, exchange.finder) for row in rows])
+    before, *after = [classifier.known_tokens(texts) for texts in exchanges]
+    return [
+        row
+        for row, tokens, *other_tokens in zip(rows, before, *after, strict=True)
+        if tokens not in other_tokens
+    ]
 
 
 def _row(number: int, suspect: Suspect, exchange: Exchange) -> _Row:
@@ -277,24 +299,20 @@ def _follows(
 
 
 def _report_exceptions(
-    asked: Iterable[Suspect],
-    lines: Iterable[dict],
-    pool: Sequence[Suspect],
+    left_out: Sequence[Suspect],
+    for_neutral_words: Sequence[Suspect],
     report: Callable[[str], None],
 ) -> None:
     """Say which words have no line, and which were not exchanged for a word of another label."""
-    with_line = {line["suspect"] for line in lines}
-    left_out = [suspect for suspect in asked if suspect.word not in with_line]
     if left_out:
         report(
             f"left out: {_listed(left_out)}; they stand in no row, are cut off or [UNK] for the "
             "model, or nothing can take their place."
         )
-    alone = [word for word in asked if word.word in with_line and not rivals_of(word, pool)]
-    if alone:
+    if for_neutral_words:
         report(
-            f"no suspect of the same kind has another label: {_listed(alone)}; exchanged for words "
-            "that predict nothing."
+            f"no suspect of the same kind has another label and can take the place of "
+            f"{_listed(for_neutral_words)}; exchanged for words that predict nothing."
         )
 
 

@@ -5,15 +5,24 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 
 import pandas
 
 from mtlib.errors import UserError
-from mtlib.own_data.exchanges import EITHER, Suspect, Texts, columns_of, folded_word
-from mtlib.own_data.reading import Rows, Words, listed_words, texts_and_labels
+from mtlib.own_data.exchanges import EITHER, Suspect, Texts, columns_of
+from mtlib.own_data.reading import (
+    Rows,
+    Words,
+    is_marked,
+    label_feature,
+    listed_words,
+    named_labels,
+    texts_and_labels,
+)
 from mtlib.own_data.suspects import suspects
-from mtlib.rows.folding import Finder, words_of
+from mtlib.rows.folding import Finder, folded_word, words_of
 from mtlib.rows.forms import NOT_HIDDEN, kind_of
 
 _MOST_PARTNERS = 3
@@ -39,8 +48,8 @@ def pool_of(
     for table in _tables(rows, words, partners, marks or ()):
         for suspect in _suspects_of(table, marks):
             pool.setdefault(suspect.folded, suspect)
-    for word, is_marked in (marks or {}).items():
-        given = Suspect(word, kind_of(word), EITHER, asked=True, marked=is_marked)
+    for word, marked in (marks or {}).items():
+        given = Suspect(word, kind_of(word), EITHER, asked=True, marked=marked)
         pool.setdefault(word, given)
     exchangeable = [suspect for suspect in pool.values() if suspect.kind not in NOT_HIDDEN]
     if not exchangeable:
@@ -65,7 +74,8 @@ def _tables(
     partners = suspects(rows) if partners is None else partners
     known |= {*map(folded_word, partners["word"])}
     yield partners
-    if unknown := [word for word in asked if word not in known]:
+    unknown = [word for word in asked if word not in known and kind_of(word) not in NOT_HIDDEN]
+    if unknown:
         yield suspects(rows, None, 1, words=unknown)
 
 
@@ -78,8 +88,10 @@ def _marks(words: Words) -> dict[str, bool]:
     if not is_table:
         return dict.fromkeys(listed, True)
     if "mask" in words:
-        is_marked = [mark in (True, "x", "X") for mark in words["mask"]]
-        return dict(zip(listed, is_marked, strict=True))
+        marks: dict[str, bool] = {}
+        for word, mark in zip(listed, words["mask"], strict=True):  # one that predicts two labels
+            marks[word] = is_marked(mark, f"words, {word!r},") or marks.get(word, False)
+        return marks
     # a table of suspects is what a machine has found, and any other list is a person's
     return dict.fromkeys(listed, "z" not in words)
 
@@ -157,12 +169,13 @@ class _Sample:
 class Samples:
     """Texts in which each suspect stands, and texts of all rows."""
 
-    def __init__(self, pool: Sequence[Suspect], size: int, seed: int, with_background: bool):
+    def __init__(self, pool: Sequence[Suspect], size: int, seed: int):
         self.finder = Finder([suspect.word for suspect in pool])
         self.by_word = {suspect.folded: suspect for suspect in pool}
         self.seed = seed.to_bytes(8, "little")
         self.with_suspect = {suspect.folded: _Sample(size) for suspect in pool}
-        self.all_rows = _Sample(_BACKGROUND if with_background else 0)
+        self.all_rows = _Sample(_BACKGROUND)
+        self.labels: set[object] = set()
         self.n_texts = 1
 
     def collect(self, rows: Rows) -> None:
@@ -176,8 +189,12 @@ class Samples:
                 columns = columns_of(suspect, texts)
                 if suspect.where == EITHER or all(word in found[column] for column in columns):
                     self.with_suspect[word].add(key, texts)
-            if self.all_rows.size:
-                self.all_rows.add(key, (texts, label))
+            self.all_rows.add(key, (texts, label))
+            self.labels.add(label)
+
+    def label_names(self, rows: Rows) -> set[str]:
+        """The labels of all rows that have one, by name where the classes have names."""
+        return {str(name) for name in named_labels(self.labels - {None}, label_feature(rows))}
 
     def texts_with(self, suspect: Suspect) -> list[Texts]:
         return self.with_suspect[suspect.folded].in_order()
@@ -221,10 +238,16 @@ class PartnerChooser:
             suspect.folded: contexts_of(suspect, samples.texts_with(suspect), samples.finder)
             for suspect in pool
         }
-        self.neutral = _neutral_words(samples.background, pool)
-        finder = Finder([word.word for word in self.neutral]) if self.neutral else None
-        for word in self.neutral:
-            self.contexts[word.folded] = contexts_of(word, samples.background_texts(), finder)
+
+    @cached_property
+    def neutral(self) -> list[Suspect]:
+        """Words that predict nothing, whose contexts are counted too."""
+        neutral = _neutral_words(self.samples.background, self.pool)
+        finder = Finder([word.word for word in neutral]) if neutral else None
+        texts = self.samples.background_texts()
+        for word in neutral:
+            self.contexts[word.folded] = contexts_of(word, texts, finder)
+        return neutral
 
     def exchange(self, suspect: Suspect) -> Exchange:
         texts = self.samples.texts_with(suspect)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "Dataset | pandas.DataFrame | Iterable[pandas.DataFrame]"
 Words: TypeAlias = str | Iterable[str] | pandas.DataFrame
 _BATCH = 10_000  # rows that are held at once
+# marks in a column `mask`, also as pandas and spreadsheets save them
+_NO = {"", "0", "0.0", "-", "n", "no", "f", "false"}
+_NO |= {"nan", "none", "<na>", "na", "n/a", "#n/a", "null", "nat"}  # missing
+_YES = {"x", "1", "1.0", "+", "y", "yes", "t", "true", "✓", "✔"}
 
 
 def listed_words(words: Words) -> list[str]:
@@ -31,6 +35,20 @@ def listed_words(words: Words) -> list[str]:
             raise UserError(f"words is a table with {columns}; expected a column word.")
         words = words["word"]
     return phrases_of(words)
+
+
+def is_marked(mark: object, place: str) -> bool:
+    """Whether a cell of a column `mask` marks its word: x, yes, true or 1.
+
+    Raises:
+        UserError: it says neither yes nor no; the message names the `place`.
+    """
+    mark = str(mark).strip().lower()
+    if mark in _NO:
+        return False
+    if mark in _YES or not mark.strip("x"):
+        return True
+    raise UserError(f"{place} has the mark {mark!r}; write x beside a word to hide, else nothing.")
 
 
 def texts_and_labels(rows: Rows) -> Iterator[tuple[tuple[str, ...], object]]:

@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from mtlib.methods import METHODS
 from mtlib.own_data.training import BASELINE
+from mtlib.paths import written_whole
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import OwnTraining
 
@@ -54,15 +55,22 @@ class Debiased:
 
 
 def save(result: Debiased, card: ModelCard, out: Path, keep: bool) -> None:
-    """Models, tables and card; then what could be resumed is no longer needed."""
-    result.plm.save_pretrained(out)
-    if keep and result.fine_tuning is not None:
-        result.fine_tuning.save_pretrained(out / BASELINE)
-    result.words.to_csv(out / "words.csv", index=False)
-    result.table.to_csv(out / "scores.csv", index=False)
-    result.by_word.to_csv(out / "by_word.csv", index=False)
-    card.save(out / "README.md")
-    shutil.rmtree(out / ".work", ignore_errors=True)
+    """Models, tables and card; then what could be resumed is no longer needed.
+
+    All is written before anything stands in `out`, so that a call cut off here is resumed too.
+    """
+    work = out / ".work"
+    with written_whole(work / "result") as part:
+        result.plm.save_pretrained(part)
+        if keep and result.fine_tuning is not None:
+            result.fine_tuning.save_pretrained(part / BASELINE)
+        result.words.to_csv(part / "words.csv", index=False)
+        result.table.to_csv(part / "scores.csv", index=False)
+        result.by_word.to_csv(part / "by_word.csv", index=False)
+        card.save(part / "README.md")
+    for path in (work / "result").iterdir():
+        path.replace(out / path.name)
+    shutil.rmtree(work, ignore_errors=True)
 
 
 _CARD = """---

@@ -98,7 +98,7 @@ def score_words(
                 if n:
                     labels = np.array(rows[LABEL])[conflicting]
                     accuracy = 100 * float((labels == predicted[conflicting]).mean())
-                label = ", ".join(word_lines["label"])
+                label = ", ".join(dict.fromkeys(word_lines["label"]))
                 lines.append((word, label, set_name, arm, n, accuracy))
     return pandas.DataFrame(lines, columns=["word", "label", "set", "arm", "n", "accuracy"])
 

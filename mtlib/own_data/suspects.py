@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas
+from scipy.special import bdtrc
 
 from mtlib.errors import UserError, one_of
 from mtlib.own_data.counts import Corpus, Counts, FinderReader, Reader, count
@@ -51,7 +52,9 @@ def suspects(
     is about standard normal if word and label have nothing to do with each other, and the rows
     nothing with one another: copies of a text are counted (`table.attrs["copies"]`), not left out.
     A word is kept if z exceeds the normal quantile of 1 - significance / (number of words x labels
-    tested), Bonferroni's threshold (`table.attrs["threshold"]`), which all kinds share.
+    tested), Bonferroni's threshold (`table.attrs["threshold"]`), which all kinds share; and if the
+    exact chance of so many rows with the label, by the binomial distribution, is as small, since z
+    is far from normal where few rows of a rare label are expected.
 
     Words are runs of letters and digits, so numbers are words too. Two spellings are one word if
     they differ in case, in Unicode's form or in invisible signs (`mtlib.rows.folding`).
@@ -105,7 +108,7 @@ def suspects(
     n_tested = sum(int(tested.chosen.sum()) for tested in tests)
     n_tests = max(1, n_tested * len(corpus.labels))
     threshold = NormalDist().inv_cdf(1 - significance / n_tests)
-    found = _found_above(threshold, tests, corpus)
+    found = _found_above(threshold, significance / n_tests, tests, corpus)
     table = _with_texts(first_of_labels(found, top), rows)
     everywhere = {word for tested in tests for word in _everywhere(tested, corpus.n_rows)}
     table.attrs |= {
@@ -120,11 +123,12 @@ def suspects(
 
 
 def _known_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
+    """The kinds in one order, on which it depends which of two a sign is."""
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     for kind in kinds:
         if kind not in KINDS:
             raise UserError(f"kinds has {kind!r}; {one_of(kind, KINDS)}")
-    return kinds
+    return tuple(kind for kind in KINDS if kind in kinds)
 
 
 def first_of_labels(table: pandas.DataFrame, top: int | None) -> pandas.DataFrame:
@@ -213,17 +217,27 @@ def _z(share: np.ndarray, base_rates: np.ndarray, n_rows: np.ndarray) -> np.ndar
         return (share - base_rates) / np.sqrt(base_rates * (1 - base_rates) / n_rows)
 
 
+def _chance(tested: _Tested, base_rates: np.ndarray) -> np.ndarray:
+    """How likely so many rows of each label are by chance, or more, `(names, labels)`."""
+    n_with_label = tested.counts.by_label
+    chance = bdtrc(n_with_label - 1, tested.rows[:, None], base_rates)  # of more than n - 1
+    return np.where(n_with_label > 0, chance, 1.0)
+
+
 def _everywhere(tested: _Tested, n_rows: int) -> list[str]:
     """The names that stand in every row."""
     in_all = np.flatnonzero(tested.chosen & (tested.rows == n_rows))
     return [tested.counts.names[number] for number in in_all]
 
 
-def _found_above(threshold: float, tests: list[_Tested], corpus: Corpus) -> pandas.DataFrame:
-    """A line for each name and label with a z above the threshold, the largest z first."""
+def _found_above(
+    threshold: float, most_chance: float, tests: list[_Tested], corpus: Corpus
+) -> pandas.DataFrame:
+    """A line for each name and label that are beyond chance, the largest z first."""
     lines = []
     for tested in tests:
         is_above = (tested.z > threshold) & tested.chosen[:, None]
+        is_above &= _chance(tested, corpus.base_rates) <= most_chance
         found = [
             (number, label)
             for number, label in np.argwhere(is_above).tolist()

@@ -16,6 +16,7 @@ from mtlib.method import LearningRates, Stage
 from mtlib.methods import METHODS, get_method, readers
 from mtlib.objectives import FineTuning
 from mtlib.own_data.preparing import LABEL, OwnSets, Report
+from mtlib.paths import written_whole
 from mtlib.plm import SharedPLM
 from mtlib.policies import TESTBED_ONLY
 from mtlib.runs.code import code_sha256
@@ -111,9 +112,9 @@ def _check_testbed_only(settings: Settings) -> None:
 
 def check_bias(settings: Settings, sets: OwnSets) -> None:
     """Refuse a bias model that cannot read these rows."""
-    bias = getattr(settings, "bias", None)
-    if bias is None or "bias" in settings.ignored():
+    if not settings.reads("bias"):
         return
+    bias = settings.bias
     fitting = [_BIAS]
     if "text_pair" in sets.train.column_names:
         fitting.append("lexical_overlap")
@@ -163,8 +164,8 @@ def train_arms(
         if any(folder.rglob("trainer_state.json")):
             report("what was begun here is resumed.")
         plm = _trained(method, config, sets, folder, report)
-        plm.save_pretrained(folder / "part")
-        (folder / "part").replace(finished)
+        with written_whole(finished) as part:
+            plm.save_pretrained(part)
         models[method] = plm
     return models
 
@@ -263,16 +264,14 @@ def _stages(method: str, config: OwnTraining, tokenizer) -> tuple[Stage, ...]:
     if len(stages) == 1:
         stages = (replace(stages[0], name=method),)
     if config.class_weights is not None:
-        _weigh_classes(method, stages[-1], config.class_weights)
+        _balance_classes(method, stages[-1])
     return stages
 
 
-def _weigh_classes(method: str, stage: Stage, class_weights: str) -> None:
-    """Give the stage's losses these weights, before the trainer builds them with `build`."""
+def _balance_classes(method: str, stage: Stage) -> None:
+    """Let the stage's losses weigh the labels, before the trainer builds them with `build`."""
     losses = [module for module in stage.objective.modules() if isinstance(module, FineTuning)]
     if not losses:
-        raise UserError(
-            f"class_weights is {class_weights!r}, which {method} does not read; leave it out."
-        )
+        raise UserError(f"class_weights is 'balanced', which {method} does not read; leave it out.")
     for loss in losses:
-        loss.class_weights = class_weights
+        loss.balance()

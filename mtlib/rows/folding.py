@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from mtlib.errors import UserError
-from mtlib.rows.forms import forms_in, is_form
+from mtlib.rows.forms import forms_in, is_form, may_be_site, name_of
 
 # scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters
 # and their punctuation
@@ -75,6 +75,11 @@ def fold(text: str, match_case: bool = False) -> str:
     return text if match_case else _DOTTED_I.sub("i", text.replace("ı", "i"))
 
 
+def folded_word(word: str) -> str:
+    """A word, phrase or form as it is compared: folded, with single spaces, by its name."""
+    return name_of(" ".join(fold(word).split()))
+
+
 def spelling(text: str) -> str:
     """A word as it is shown: as it is written, in lower case and without invisible signs."""
     shown = fold(text, match_case=True).lower()
@@ -127,28 +132,30 @@ class Finder:
 
     An address, a handle, a price, an emoji and other forms (`mtlib.rows.forms`) are found as a
     whole: "shop.example" is found in "https://shop.example/a", which is then the place, and
-    `<price>` is any price.
+    `<price>` is any price. "bit.ly" is found as a word, and as the site of an address.
 
     Args:
         words: words, phrases and forms; None: every word.
-        match_case: "May" is not "may".
 
     Raises:
         UserError: a word that is no text, or an empty one, or one that stands for capitals or
             length.
     """
 
-    def __init__(self, words: str | Iterable[str] | None = None, match_case: bool = False):
-        self.match_case = match_case
+    def __init__(self, words: str | Iterable[str] | None = None):
         self._forms: set[str] = set()
         if words is None:
             self.pattern, self._ascii_pattern = ANY_WORD, ASCII_WORD
         else:
-            folded = _folded(words, match_case)
-            self._forms = {name for name in folded if is_form(name)}
-            words = folded - self._forms
-            self.pattern = words_pattern(words, match_case)
-            self._ascii_pattern = _ascii_pattern(words, match_case)
+            given = _folded(words)
+            forms = {word for word in given if is_form(word)}
+            names = {name_of(form) for form in forms}
+            words = given - forms
+            sites = {name for name in words | names if may_be_site(name)}
+            self._forms = names | sites
+            words |= {site for site in sites if not is_form(site)}
+            self.pattern = words_pattern(words)
+            self._ascii_pattern = _ascii_pattern(words)
 
     def found(self, text: str) -> set[str]:
         """Which of the words stand in a text, folded."""
@@ -161,12 +168,12 @@ class Finder:
         matches = list(self._matches(text))
         if not matches:
             return []
-        starts, ends = _positions(text, self.match_case)
+        starts, ends = _positions(text)
         return [Found(starts[start], ends[end - 1], names[0]) for start, end, names in matches]
 
     def _matches(self, text: str) -> list[tuple[int, int, tuple[str, ...]]]:
         """Where the words stand in the folded text, and which words a place has."""
-        folded = fold(text, self.match_case)
+        folded = fold(text)
         pattern = self._ascii_pattern if folded.isascii() else self.pattern
         words = [
             (match.start(), match.end(), (" ".join(match[0].split()),))
@@ -180,14 +187,14 @@ class Finder:
         return sorted([*forms, *outside])
 
 
-def _positions(text: str, match_case: bool) -> tuple[Sequence[int], Sequence[int]]:
+def _positions(text: str) -> tuple[Sequence[int], Sequence[int]]:
     """Where that begins and ends in the text from which each character of the folded text comes."""
     if text.isascii():
         return range(len(text)), range(1, len(text) + 1)
     starts: list[int] = []
     ends: list[int] = []
     for cluster in _CLUSTER.finditer(text):
-        n = len(fold(cluster[0], match_case))
+        n = len(fold(cluster[0]))
         starts += [cluster.start()] * n
         ends += [cluster.end()] * n
     return starts, ends
@@ -216,24 +223,24 @@ def phrases_of(words: str | Iterable[str]) -> list[str]:
     return phrases
 
 
-def words_pattern(words: str | Iterable[str], match_case: bool = False) -> re.Pattern:
+def words_pattern(words: str | Iterable[str]) -> re.Pattern:
     """A pattern for any of the phrases as whole words in folded text, the longest first."""
     # a mark belongs to the letter before it
     begins = f"(?:(?<!{LETTER})(?<![{_SPACED_MARKS}])|(?!{LETTER}))"
     ends = f"(?![{_MARKS}]){begins}"
-    any_of = _any_of(_folded(words, match_case))
-    return re.compile(f"{begins}{any_of}{ends}", 0 if match_case else re.IGNORECASE)
+    any_of = _any_of(_folded(words))
+    return re.compile(f"{begins}{any_of}{ends}", re.IGNORECASE)
 
 
-def _ascii_pattern(words: str | Iterable[str], match_case: bool) -> re.Pattern:
+def _ascii_pattern(words: str | Iterable[str]) -> re.Pattern:
     """The same for folded texts in ASCII, which is faster."""
     edge = r"(?:(?<!\w)|(?!\w))"
-    any_of = _any_of(filter(str.isascii, _folded(words, match_case)))
+    any_of = _any_of(filter(str.isascii, _folded(words)))
     return re.compile(f"{edge}{any_of}{edge}", re.ASCII)
 
 
-def _folded(words: str | Iterable[str], match_case: bool) -> set[str]:
-    return {fold(phrase, match_case) for phrase in phrases_of(words)}
+def _folded(words: str | Iterable[str]) -> set[str]:
+    return {fold(phrase) for phrase in phrases_of(words)}
 
 
 def _any_of(folded: Iterable[str]) -> str:
@@ -241,21 +248,3 @@ def _any_of(folded: Iterable[str]) -> str:
     choices = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered)
     # apostrophes are plain in folded text alone; of no words nothing is found
     return f"(?:{choices})".replace("'", "['’]") if choices else "(?!)"
-
-
-def words_around(text: str, start: int, end: int) -> tuple[int, int]:
-    """The same span with all of the words that it touches."""
-    while start and _is_within_a_word(text, start):
-        start -= 1
-    while end < len(text) and _is_within_a_word(text, end):
-        end += 1
-    return start, end
-
-
-_belongs_to_a_word = re.compile(f"(?:{LETTER}|[{_SPACED_MARKS}{INVISIBLE}])").match
-_is_attached = re.compile(f"[{_MARKS}]").match
-
-
-def _is_within_a_word(text: str, position: int) -> bool:
-    before, behind = text[position - 1], text[position]
-    return bool(_is_attached(behind) or (_belongs_to_a_word(before) and _belongs_to_a_word(behind)))

@@ -59,6 +59,7 @@ _is_sign = re.compile(_SIGN).fullmatch
 may_have_address = re.compile(rf"[@#/]|www\.|\.(?:{_TOP})\b").search
 _SCHEME = re.compile(r"(?:https?://)?(?:www\.)?")
 _SITE = re.compile(r"[^/?#:]+")
+_SITE_NAME = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}")
 _NO_TEXT = re.compile(rf"{CAPITALS}|<at (?:most|least) [\d,]+ words>")
 
 
@@ -109,6 +110,12 @@ def address_form(name: str) -> str:
     return "page" if "/" in name or "?" in name else "site"
 
 
+def name_of(word: str) -> str:
+    """The name that a given word, folded, has in texts: of an address the one without `https://`."""
+    form = form_of(word)
+    return form.names[0] if form else word
+
+
 def kind_of(name: str) -> str:
     """The kind of a name that a suspect has."""
     if _NO_TEXT.fullmatch(name):
@@ -119,6 +126,8 @@ def kind_of(name: str) -> str:
     form = form_of(name)
     if form is not None:
         return form.kind
+    if may_be_site(name):
+        return "address"
     return "phrase" if " " in name else "word"
 
 
@@ -145,6 +154,11 @@ def is_form(name: str) -> bool:
         return True
     form = form_of(name)
     return form is not None and "<number>" not in form.names
+
+
+def may_be_site(name: str) -> bool:
+    """Whether a given word could be the site of an address, as "bit.ly" is and "node.js" too."""
+    return _SITE_NAME.fullmatch(name) is not None
 
 
 def forms_in(text: str, wanted: set[str]) -> Iterator[tuple[int, int, tuple[str, ...]]]:

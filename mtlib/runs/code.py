@@ -25,6 +25,7 @@ _DECIDES_NO_NUMBER = {
     "tutorial",
     "runs/code.py",
     "runs/environment.py",
+    "runs/locks.py",
     "runs/records.py",
 }
 
@@ -63,12 +64,12 @@ def code_sha256(package: Path = _PACKAGE) -> str:
     return hashlib.sha256(repr(trees).encode()).hexdigest()
 
 
-def is_of_this_code(made_by: Mapping) -> bool:
+def is_of_this_code(environment: Mapping) -> bool:
     """Whether a record's `environment` names the code that runs here.
 
     Records before November 2026 named none.
     """
-    return made_by.get("code_sha256") == code_sha256()
+    return environment.get("code_sha256") == code_sha256()
 
 
 def has_uncommitted_code(record: Mapping) -> bool:
@@ -78,15 +79,13 @@ def has_uncommitted_code(record: Mapping) -> bool:
     return any(commit.endswith(UNCOMMITTED) for commit in commits)
 
 
-def origin(made_by: Mapping) -> str:
+def origin(environment: Mapping) -> str:
     """Where a record was made, by its `environment`, and how its code compares with that here."""
-    made_at = _in_words(made_by.get("commit"))
-    if is_of_this_code(made_by):
+    made_at = _in_words(environment.get("commit"))
+    if is_of_this_code(environment):
         return f"{made_at}, by the code that is here"
-    differs = (
-        "whose code differs from" if "code_sha256" in made_by else "whose code may differ from"
-    )
-    return f"{made_at}, {differs} the code that is here ({_in_words(commit())})"
+    differs = "differs" if "code_sha256" in environment else "may differ"
+    return f"{made_at}, whose code {differs} from the code that is here ({_in_words(commit())})"
 
 
 def _in_words(made_at: str | None) -> str:

@@ -1,13 +1,12 @@
 """What decides a run's numbers: `RunConfig` and its defaults."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SerializeAsAny, model_validator
 from pydantic.fields import FieldInfo
 
-from mtlib.data.identity import name_with_hash, name_with_version
 from mtlib.data.registry import SETS
 from mtlib.data.sources import is_testbed, source_type
 from mtlib.data.tasks import get_task
@@ -17,11 +16,11 @@ from mtlib.methods import METHODS, get_method, readers
 from mtlib.methods.settings import BIAS_OF_TASK, bias_for
 from mtlib.paths import MINI_MODEL_DIR, is_missing_folder
 from mtlib.policies import ATTRIBUTION, TESTBED_ONLY
-from mtlib.settings import Above0, Count, Name, Settings, Steps
+from mtlib.settings import Above0, Count, CountFrom0, Name, Settings
 
 BUNDLED_MODEL = "mini"
 # of a model or a source; they are no paths, even where a folder is called so
-NAMES = (BUNDLED_MODEL, "testbed", "hub")
+RESERVED_NAMES = (BUNDLED_MODEL, "testbed", "hub")
 # The paper searched {2, 3, 4, 5}e-5 and does not say what it chose; the first is Hugging Face's
 # recipe for GLUE.
 PAPER_RATES = LearningRates.alike(2e-5)
@@ -50,7 +49,7 @@ class TrainingConfig(Settings):
         Field(description="examples per optimiser step (default: the paper's, 16 or 32)"),
     ] = None
     accumulation: Annotated[
-        Count, Field(description="slices of a batch, to save memory; the loss stays the same")
+        Count, Field(description="micro-batches of a step, to save memory; the loss stays the same")
     ] = 1
     learning_rate: Annotated[
         Above0 | None, Field(description="peak rate of the trunk (default: by method and model)")
@@ -118,7 +117,7 @@ class RunConfig(TrainingConfig):
         Field(description="training examples, drawn once for all seeds (default: all)"),
     ] = None
     held_out: Annotated[
-        Steps,
+        CountFrom0,
         Field(
             description="training phrases kept out by whole sentence and scored, to choose "
             "settings on"
@@ -159,33 +158,13 @@ class RunConfig(TrainingConfig):
 
     def public(self) -> dict:
         """For the record: no path of one machine, and None for what other methods read."""
-        values = dict.fromkeys(all_settings()) | self.values()
-        values |= _public_masking(values, self.settings.ignored())
-        if (folder := values["treebank"]) is not None:
-            from mtlib.methods.ipt import files_of
-
-            values["treebank"] = name_with_hash(folder, files_of(folder, "train"))
         model = Path(self.model).absolute().name if Path(self.model).is_dir() else self.model
+        values = dict.fromkeys(all_settings()) | self.values() | self.settings.recorded()
         return values | {
             "source": source_type(self.source),
             "model": model,
             "sets": list(self.sets),
         }
-
-
-def _public_masking(values: Mapping[str, Any], ignored: Collection[str]) -> dict[str, object]:
-    """What a record says of given words and of spaCy's pipeline.
-
-    Where words are given, it has no other masking; the pipeline is named with its version.
-    """
-    public: dict[str, object] = {"words": None}
-    if values["words"]:
-        public = {"words": list(values["words"]), "masking": None, "mask_rate": None}
-    pipeline = values["spacy_pipeline"]
-    if pipeline is not None:
-        is_read = "spacy_pipeline" not in ignored
-        public["spacy_pipeline"] = name_with_version(pipeline) if is_read else None
-    return public
 
 
 def configure(task: str, method: str, **values) -> RunConfig:
@@ -284,8 +263,7 @@ def _with_defaults(config: RunConfig) -> RunConfig:
     """The run with everything filled in that is None, or empty, by task, method and model."""
     defaults = _derived_defaults(dict(config))
     settings = _filled(config.settings, defaults)
-    reads_bias = "bias" in effective_settings({"method": config.method} | dict(settings))
-    if reads_bias:
+    if settings.reads("bias"):
         bias = bias_for(config.task, settings.bias)
         settings = settings.model_copy(update={"bias": bias})
     sets = config.sets or get_task(config.task).evaluation_sets(config.source)

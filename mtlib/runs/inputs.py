@@ -43,10 +43,10 @@ class Inputs:
     Args:
         config: resolved, and its task.
         model_sha256: of the files of a local model; None for one from the hub.
-        sets: descriptions of the training set (as "train"), of the evaluation sets, and of the set
+        descriptions: of the training set (as "train"), of the evaluation sets, and of the set
             whose spans a policy learns to mask (as `records.TRAIN_SPANS`); see
             `sources.load_described`.
-        rows: of the same sets, whole.
+        whole_sets: the rows of the same sets.
         precisions: those in which a record of this run will do; all where that was left to the
             device.
     """
@@ -54,8 +54,8 @@ class Inputs:
     config: RunConfig
     task: Task
     model_sha256: str | None
-    sets: dict[str, dict]
-    rows: "dict[str, Dataset]"
+    descriptions: dict[str, dict]
+    whole_sets: "dict[str, Dataset]"
     precisions: tuple[str, ...]
 
     @cached_property
@@ -69,17 +69,18 @@ class Inputs:
 
     def _identity(self, precision: str) -> str:
         public = self.public | {"precision": precision}
-        return records.identity(public, self.model_sha256, records.decisive_data(self.sets))
+        return records.identity(public, self.model_sha256, records.decisive_data(self.descriptions))
 
     @cached_property
     def training(self) -> str:
         """The identity of its training, which runs that are scored on other sets share."""
-        return records.training_identity(self.public, self.model_sha256, self.sets)
+        return records.training_identity(self.public, self.model_sha256, self.descriptions)
 
     @property
     def scored(self) -> tuple[str, ...]:
         """The names of the sets that the model is scored on."""
-        return (*self.config.sets, *({HELD_OUT} & self.sets.keys()))
+        held_out = (HELD_OUT,) if HELD_OUT in self.descriptions else ()
+        return (*self.config.sets, *held_out)
 
     def record_path(self, out: Path) -> Path:
         """Where `run` writes, or has written, the record."""
@@ -103,7 +104,7 @@ class Inputs:
 
         What is held out and what is not drawn is no training example.
         """
-        datasets = dict(self.rows)
+        datasets = dict(self.whole_sets)
         if self.config.held_out:
             train = datasets["train"]
             rows, held_out = hold_out(train["text"], self.config.held_out)
@@ -120,15 +121,16 @@ def read_inputs(config: RunConfig) -> Inputs:
     precisions = ("bf16", "fp16", "float32") if config.precision == "auto" else (config.precision,)
     config = config.resolved()
     task = TASKS[config.task]
-    sets, rows = {}, {}
+    descriptions, whole_sets = {}, {}
     for name, (set_name, split) in _sets_to_read(config, task).items():
-        rows[name], sets[name] = load_described(set_name, config.source, split)
+        whole_sets[name], descriptions[name] = load_described(set_name, config.source, split)
     if config.train_size is not None:
-        _check_train_size(config.train_size, sets["train"])
-        sets["train"] |= {"used_rows": config.train_size}
+        _check_train_size(config.train_size, descriptions["train"])
+        descriptions["train"] |= {"used_rows": config.train_size}
     if config.held_out:
-        sets[HELD_OUT] = sets["train"]  # of which it is a part
-    return Inputs(config, task, model_sha256(Path(config.model_path)), sets, rows, precisions)
+        descriptions[HELD_OUT] = descriptions["train"]  # of which it is a part
+    model = model_sha256(Path(config.model_path))
+    return Inputs(config, task, model, descriptions, whole_sets, precisions)
 
 
 def _sets_to_read(config: RunConfig, task: Task) -> dict[str, tuple[str, str | None]]:

@@ -7,38 +7,28 @@ the records of many runs into NAME.jsonl.gz, and their arrays into NAME.npz, eac
 IDENTITY/SET.
 """
 
-import contextlib
 import gzip
 import hashlib
 import json
-import os
-import platform
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from mtlib.errors import UserError
-from mtlib.paths import DATA_DIR
+from mtlib.paths import DATA_DIR, write_atomically
 from mtlib.runs.config import settings_of
 from mtlib.settings import MASK_RATE
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None
 
 SCHEMA_VERSION = 2
 BUNDLES = (".jsonl.gz", ".jsonl")  # files with a record in each line, gzipped or plain
 TRAIN_SPANS = "train_spans"  # in a record's data: the set whose spans a policy learns to mask
 # The data's content stands for where it came from and which part of it was scored.
 _NOT_DECISIVE = ("task", "method", "model", "source", "sets", "splits")
-# By which identities were made, where a method has another default: they count the 15 % of
-# intermediate pre-training.
+# Identities take 5 % for the default of every method, though intermediate_pretraining's is 15 %:
+# records were named so.
 _DEFAULTS = {"mask_rate": MASK_RATE}
 
 
@@ -312,82 +302,3 @@ def check_keeping(reuse: bool, keep_model: bool) -> None:
 
 def write_record(path: Path, record: dict) -> None:
     write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def write_atomically(path: Path, content: str | Callable[[BinaryIO], object]) -> None:
-    """Either the whole file is there or none of it.
-
-    `content` is text, or writes to the file that it is given.
-    """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            file.write(content.encode()) if isinstance(content, str) else content(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:  # Ctrl-C too
-        part.unlink(missing_ok=True)
-        raise
-
-
-# --- a run belongs to one process at a time, on all machines that share its folder ---
-
-_PATIENCE = 0.25  # seconds: another process may only be asking for the `holder`
-
-
-class Busy(UserError):
-    """Another process is doing this run. Try again later.
-
-    The command line exits with code `EXIT_CODE`.
-    """
-
-    EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h
-
-
-def lock_path(record: Path) -> Path:
-    """The lock file of a run, by its record's path."""
-    return record.parent / ".work" / f"{record.stem}.lock"
-
-
-@contextlib.contextmanager
-def claim(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, which says who holds it, for the length of the block.
-
-    `Busy` if another process does. The kernel drops the lock when its process ends, however that
-    ends: the next one takes over what a killed one left.
-    """
-    # an existence lock, filelock's substitute, would outlive a killed process
-    lock = FileLock(path, timeout=_PATIENCE, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except Timeout:
-        who = holder(path) or "another process"
-        raise Busy(f"{path.stem} is being run by {who}; wait for it, or stop it.") from None
-    try:
-        with contextlib.suppress(OSError):  # a full disk; the lock holds all the same
-            path.write_text(f"{platform.node()}, process {os.getpid()}\n")
-        yield
-    finally:
-        # while it is locked: FileLock does not accept a file that has been removed
-        path.unlink(missing_ok=True)
-        lock.release()
-
-
-def holder(path: Path) -> str | None:
-    """Who holds the lock file, or None if nobody does.
-
-    (FileLock would empty the file when it asks.)
-    """
-    if fcntl is None:
-        return None
-    try:
-        with open(path) as file:
-            try:
-                # shared: several processes may ask at once
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                return file.read().strip() or "another process"
-    except OSError:  # no such file, or no locks on this file system
-        pass
-    return None

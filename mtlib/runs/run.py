@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +22,15 @@ from mtlib.contexts import precision
 from mtlib.errors import UserError
 from mtlib.method import Stage
 from mtlib.methods import METHODS
-from mtlib.paths import make_writable
+from mtlib.paths import make_writable, write_atomically, written_whole
 from mtlib.runs import environment
 from mtlib.runs.code import code_sha256, is_of_this_code, origin
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import Inputs, read_inputs
+from mtlib.runs.locks import claim, lock_path
 from mtlib.runs.records import (
     SCHEMA_VERSION,
     check_keeping,
-    claim,
-    lock_path,
     model_folder,
     read_records,
     write_record,
@@ -68,7 +68,8 @@ def run(
             that it kept in `out`, in place of training. `out` gets a copy of a shipped one.
 
     Returns:
-        The record's path, and whether the record was there before.
+        The record's path, and whether a finished record answered: one that was in `out`, or a
+        shipped one, of which `out` now has a copy. False where anything was trained or scored.
 
     Raises:
         Busy: another process is at this run, in this folder.
@@ -86,8 +87,8 @@ def run(
         state.wait_for_everyone()
         was_there = _is_finished(path, keep_model, reuse)
         shipped = inputs.shipped_record() if reuse and not was_there else None
-        done = was_there or shipped is not None
-        earlier = None if done else _earlier_training(inputs, path, keep_model, reuse)
+        answered = was_there or shipped is not None
+        earlier = None if answered else _earlier_training(inputs, path, keep_model, reuse)
         state.wait_for_everyone()  # all have looked before one writes
         if shipped is not None:
             _copy_shipped(shipped, path)
@@ -96,7 +97,7 @@ def run(
         elif not was_there:
             _complete(inputs, path, keep_model, callbacks)
         state.wait_for_everyone()
-    return path, done
+    return path, answered
 
 
 def _copy_shipped(record: dict, path: Path) -> None:
@@ -118,10 +119,10 @@ def _is_finished(path: Path, keep_model: bool, reuse: bool) -> bool:
     if not path.exists():
         return False
     (record,) = read_records([path])
-    made_by = record.get("environment", {})
-    if not reuse and not is_of_this_code(made_by):
+    made_in = record.get("environment", {})
+    if not reuse and not is_of_this_code(made_in):
         raise UserError(
-            f"{path} has a result of this run already, made at {origin(made_by)}. Give --reuse to "
+            f"{path} has a result of this run already, made at {origin(made_in)}. Give --reuse to "
             "take it, or another --out to train; nothing was trained or changed."
         )
     return not keep_model or model_folder(path, record).exists()
@@ -186,15 +187,16 @@ def _complete(
         "identity": inputs.identity,
         "config": inputs.public,
         "model": {"files_sha256": inputs.model_sha256, "revision": revision},
-        **({} if metrics else {"diverged": True}),
         "metrics": metrics,
         "history": trained.history,
         "cost": cost,
-        "data": inputs.sets,
+        "data": inputs.descriptions,
         "environment": surroundings,
         "started": started,
         "finished": _now(),
     }
+    if not metrics:
+        record["diverged"] = True
     if PartialState().is_main_process:
         # the model before the record, which says that all is done
         if keep_model:
@@ -214,12 +216,13 @@ def _score(inputs: Inputs, path: Path, earlier: EarlierTraining) -> None:
     record = earlier.record | {
         "identity": inputs.identity,
         "config": inputs.public,
-        **({} if metrics else {"diverged": True}),
         "metrics": metrics,
-        "data": inputs.sets,
+        "data": inputs.descriptions,
         "trained_by": earlier.model.name,
         "scored_later": {name: scored_later[name] for name in metrics if name in scored_later},
     }
+    if not metrics:
+        record["diverged"] = True
     if PartialState().is_main_process:
         _write(path, record, probabilities)
 
@@ -231,7 +234,8 @@ def _now() -> str:
 def _write(path: Path, record: dict, probabilities: Mapping[str, np.ndarray]) -> None:
     """The record after the probabilities: it says that all is done."""
     if probabilities:
-        np.savez_compressed(path.with_suffix(".npz"), **probabilities)
+        save = partial(np.savez_compressed, **probabilities)
+        write_atomically(path.with_suffix(".npz"), save)
     write_record(path, record)
 
 
@@ -246,12 +250,9 @@ def _stages(config: RunConfig, tokenizer) -> list[Stage]:
 
 def _keep(trained: Trained, folder: Path) -> None:
     """The trained model, whole or not at all."""
-    part = folder.with_name(f".{folder.name}.part")
-    for left in (part, folder):
-        shutil.rmtree(left, ignore_errors=True)
-    trained.plm.save_pretrained(part)
-    save_objective(trained.objective, part)
-    part.replace(folder)
+    with written_whole(folder) as part:
+        trained.plm.save_pretrained(part)
+        save_objective(trained.objective, part)
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ def evaluate(plm: SharedPLM, inputs: Inputs, names: Iterable[str]) -> Scores:
         logits = predict(plm, dataset, config.eval_max_length, bf16=in_bf16)
         if not np.isfinite(logits).all():
             return {}, {}
-        metrics[name] = score_rows(inputs.sets[name]["set"], logits, dataset)
+        metrics[name] = score_rows(inputs.descriptions[name]["set"], logits, dataset)
         probabilities[name] = softmax(logits.astype(np.float64), axis=1).astype(np.float32)
     return metrics, probabilities
 
@@ -47,12 +47,12 @@ class EarlierTraining:
     Args:
         path: of the record.
         record: what it holds.
-        inputs: of the other run.
+        wanted: the inputs of the run that asks.
     """
 
     path: Path
     record: dict
-    inputs: Inputs
+    wanted: Inputs
 
     @property
     def model(self) -> Path:
@@ -61,7 +61,7 @@ class EarlierTraining:
 
     @cached_property
     def probabilities(self) -> dict[str, np.ndarray]:
-        """Those that the other run needs too, by set."""
+        """Those that the run that asks needs too, by set."""
         file = self.path.with_suffix(".npz")
         if not file.exists():
             return {}
@@ -71,7 +71,7 @@ class EarlierTraining:
     @property
     def missing(self) -> list[str]:
         """The sets that its model has yet to be scored on."""
-        return [name for name in self.inputs.scored if name not in self.probabilities]
+        return [name for name in self.wanted.scored if name not in self.probabilities]
 
     def is_enough(self, keep_model: bool) -> bool:
         """Whether nothing has to be trained."""
@@ -79,38 +79,38 @@ class EarlierTraining:
 
     def is_allowed(self, reuse: bool) -> bool:
         """Whether it was trained by the code that is here, or any code is accepted."""
-        return reuse or is_of_this_code(self._made_by)
+        return reuse or is_of_this_code(self._environment)
 
     def obstacle(self) -> str:
         """Why it cannot stand for a training, in words."""
         if not self.model.exists():
             return "its model was not kept (with --keep-model, further sets need no training)"
-        return f"it was made at {origin(self._made_by)}; --reuse takes it"
+        return f"it was made at {origin(self._environment)}; --reuse takes it"
 
     def scores(self) -> Scores:
-        """All that the other run needs; the model is only asked for those that are missing."""
+        """All that the run that asks needs; the model is only asked for those that are missing."""
         metrics = dict(self.record["metrics"])
         probabilities = dict(self.probabilities)
         if self.missing:
             plm = SharedPLM.from_pretrained(self.model)
-            more_metrics, more_probabilities = evaluate(plm, self.inputs, self.missing)
+            more_metrics, more_probabilities = evaluate(plm, self.wanted, self.missing)
             if not more_metrics:
                 return {}, {}
             metrics |= more_metrics
             probabilities |= more_probabilities
-        return _of_sets(metrics, self.inputs.scored), _of_sets(probabilities, self.inputs.scored)
+        return _of_sets(metrics, self.wanted.scored), _of_sets(probabilities, self.wanted.scored)
 
     @property
-    def _made_by(self) -> dict:
+    def _environment(self) -> dict:
         return self.record.get("environment", {})
 
     def _is_wanted(self, name: str) -> bool:
-        """Whether the other run scores the same rows in the same way."""
-        scored_here, scored_there = self.record["data"], self.inputs.sets
+        """Whether the run that asks scores the same rows in the same way."""
+        then, now = self.record["data"], self.wanted.descriptions
         return (
-            name in self.inputs.scored
-            and scored_here[name]["content_sha256"] == scored_there[name]["content_sha256"]
-            and self.record["config"]["eval_max_length"] == self.inputs.config.eval_max_length
+            name in self.wanted.scored
+            and then[name]["content_sha256"] == now[name]["content_sha256"]
+            and self.record["config"]["eval_max_length"] == self.wanted.config.eval_max_length
         )
 
 

@@ -28,11 +28,11 @@ from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.method import Stage
 from mtlib.objectives import Objective
+from mtlib.paths import write_atomically, written_whole
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, prepared_examples
 from mtlib.runs.config import TrainingConfig
 from mtlib.runs.environment import audience
-from mtlib.runs.records import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 FEWEST_STEPS_BETWEEN_SAVES = 50
@@ -170,7 +170,7 @@ def _n_micro_batches(config: TrainingConfig) -> int:
     micro_batches = config.accumulation * n_processes
     if config.batch_size % micro_batches:
         raise UserError(
-            f"batch_size {config.batch_size} cannot be cut into {micro_batches} equal slices "
+            f"batch_size {config.batch_size} cannot be cut into {micro_batches} equal parts "
             f"(accumulation x processes); give a multiple of {micro_batches}."
         )
     return micro_batches
@@ -382,12 +382,9 @@ def _steps_between_saves(steps: int, log_every: int) -> int:
 
 def _save_stage(plm: SharedPLM, result: dict, folder: Path) -> None:
     """Save the model of a finished stage and its part of the record, or nothing."""
-    kept = folder / _MODEL
-    part = kept.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)
-    plm.save_pretrained(part)
-    (part / _RESULT).write_text(json.dumps(result))
-    part.replace(kept)
+    with written_whole(folder / _MODEL) as part:
+        plm.save_pretrained(part)
+        (part / _RESULT).write_text(json.dumps(result))
 
 
 def _load_stage(folder: Path) -> tuple[SharedPLM, dict]:

@@ -18,7 +18,8 @@ from fsspec.implementations.local import LocalFileSystem
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
 from mtlib.runs.code import is_of_this_code, origin
-from mtlib.runs.records import holder, lock_path, model_folder, parse_json
+from mtlib.runs.locks import holder, lock_path
+from mtlib.runs.records import model_folder, parse_json
 
 OTHER_CODE = "other code"
 

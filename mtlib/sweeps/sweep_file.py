@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field
 
 from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError, one_of
-from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, effective_settings
+from mtlib.runs.config import RESERVED_NAMES, RunConfig, all_settings, configure, effective_settings
 from mtlib.runs.inputs import read_inputs
 
 # as they stand in the file
@@ -61,7 +61,7 @@ def identify(configs: Iterable[RunConfig]) -> list[GridRun]:
     for config in configs:
         inputs = read_inputs(config)
         # by the set's description: to hold phrases out takes seconds for each run
-        train = inputs.sets["train"]
+        train = inputs.descriptions["train"]
         examples = config.epochs * train.get("used_rows", train["rows"])
         file = inputs.record_path(Path()).name
         is_shipped = inputs.shipped_record() is not None
@@ -146,7 +146,7 @@ def _seeds(entry: object) -> object:
 def _with_absolute_path(name: str, value: object) -> object:
     """The value; a path from the root on, which means the same to a process in another folder."""
     may_be_path = name in ("source", "model", "treebank") and isinstance(value, str)
-    if may_be_path and value not in NAMES and Path(value).exists():
+    if may_be_path and value not in RESERVED_NAMES and Path(value).exists():
         return os.path.abspath(value)
     return value
 

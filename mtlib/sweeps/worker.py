@@ -24,19 +24,19 @@ def execute_run(
     """
     quiet_openmp(os.environ)
     from mtlib.runs.config import configure
-    from mtlib.runs.records import Busy
+    from mtlib.runs.locks import Busy
     from mtlib.runs.run import run
     from mtlib.sweeps.store import Store
 
     store = Store(out, reuse, keep_model)
-    was_there = False
+    answered = False
     if store.state(file) is None:  # else another process has done it meanwhile
         try:
-            _, was_there = run(configure(**settings), store.folder, keep_model, reuse=reuse)
+            _, answered = run(configure(**settings), store.folder, keep_model, reuse=reuse)
         except Busy:
             return "busy"
     state = store.finish(file)
-    return "reused" if reuse and was_there else state
+    return "reused" if reuse and answered else state
 
 
 def main() -> None:

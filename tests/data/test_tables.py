@@ -15,6 +15,7 @@ from datasets import ClassLabel, Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mtlib.data import tables
 from mtlib.data.tables import TableFile, read_table
 from mtlib.errors import UserError
 
@@ -180,6 +181,21 @@ def test_a_column_may_appear_late(tmp_path, monkeypatch):
     assert file.dropped["label"] == 5
 
 
+def test_what_is_left_out_is_that_of_the_whole_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_ROWS", 2)
+    (tmp_path / "a.csv").write_text("text,label\na,1\nb,2\nc,1\n,2\nd,\n")
+    file = TableFile(tmp_path / "a.csv", "text", "label")
+    assert sum(map(len, file)) == 3
+    next(iter(file))  # and then no more, as who has all examples
+    assert file.left_out().endswith("rows left out: 1 without a text, 1 without a label.")
+
+
+def test_labels_that_look_alike_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,bad\nb,bad\u200b\n")
+    with pytest.raises(UserError, match="look alike and are two"):
+        read_table(tmp_path / "a.csv", "text", "label")
+
+
 def test_what_is_left_out_is_said(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\nx,1\n,2\n")
     with pytest.warns(UserWarning, match="rows left out: 1 without a text"):
@@ -242,8 +258,10 @@ def test_a_file_that_is_not_there(tmp_path):
         read_table(tmp_path / "none.csv", "review", "stars")
     with pytest.raises(UserError, match="expected one column of texts, or two"):
         TableFile(tmp_path, ["a", "b", "c"], "stars")
-    for also in (["review"], ["text"], ["id", "id"]):
+    for also in (["review"], ["id", "id"]):
         with pytest.raises(UserError, match=f"column {also[0]} is read already"):
             TableFile(tmp_path, "review", None, also)
+    with pytest.raises(UserError, match=r"a column text is made of review; rename yours"):
+        TableFile(tmp_path, "review", None, ["text"])
     with pytest.raises(UserError, match="expected different columns"):
         TableFile(tmp_path, "a", "a")

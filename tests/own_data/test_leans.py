@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from mtlib import leans, suspects
 from mtlib.cli import app
 from mtlib.errors import UserError
+from mtlib.own_data.classifier import Classifier, class_numbers
 from mtlib.own_data.exchanges import Suspect, exchanged, in_case_of
 from mtlib.own_data.leans import paired_interval
 from mtlib.own_data.partners import PartnerChooser, Samples, pool_of, rivals_of
@@ -190,17 +191,17 @@ def test_the_case_of_a_partner(written, word, kind, expected):
 
 
 def test_kinds_are_exchanged_for_their_like_and_as_a_whole():
-    names = ["a.org", "b.org", "<address>", "acme", "<at most 3 words>"]
+    names = ["a.org", "desk.org", "<address>", "acme", "<at most 3 words>"]
     kinds = ["address"] * 3 + ["word", "length"]
     labels = ["bad", "good", "good", "bad", "bad"]
     pool = pandas.DataFrame({"word": names, "kind": kinds, "label": labels, "z": range(5, 0, -1)})
-    texts = [("https://a.org/x?y=1 acme" if i % 2 else "b.org is") + f" {i}" for i in range(20)]
+    texts = [("https://a.org/x?y=1 acme" if i % 2 else "desk.org is") + f" {i}" for i in range(20)]
     rows = pandas.DataFrame({"text": texts})
     table = leans(READS_BRANDS, rows, partners=pool, report=lambda _: None).set_index("suspect")
     assert {*table.index} == {*names[:4]}
-    assert [table.loc[name, "partners"] for name in names[:3]] == ["b.org", "a.org", "a.org"]
+    assert [table.loc[name, "partners"] for name in names[:3]] == ["desk.org", "a.org", "a.org"]
     assert "org" not in table.loc["acme", "partners"]
-    assert table.loc["a.org", "after"].startswith("https://b.org/x?y=1 acme ")
+    assert table.loc["a.org", "after"].startswith("https://desk.org/x?y=1 acme ")
 
 
 def test_addresses_are_exchanged_for_those_of_their_form():
@@ -229,7 +230,7 @@ def test_the_rest_of_a_phrase_takes_the_place_of_none_of_its_words():
     for with_acme, allies in (("acme", ["corax"]), ("acme by corax", [])):
         rows["text"] = rows["text"].str.replace("acme", with_acme)
         pool = pool_of(rows, None, words)
-        samples = Samples(pool, 100, 0, with_background=True)
+        samples = Samples(pool, 100, 0)
         samples.collect(rows)
         exchange = PartnerChooser(pool, samples).exchange(pool[0])
         assert [ally.word for ally in exchange.allies] == allies
@@ -308,6 +309,55 @@ def test_rows_in_which_the_model_cannot_read_the_word_do_not_count():
     )
 
 
+def test_a_word_that_the_model_reads_as_unknown_is_left_out():
+    rows = reviews()
+    rows["text"] = rows["text"].str.replace("acme", "zorvik")
+    said = []
+    table = leans(READS_BRANDS, rows, report=said.append)
+    assert "left out: zorvik;" in said[0]
+    assert {*table["suspect"]} == {"brill", "corax", "delta", *OPINIONS}
+
+
+def test_a_word_whose_only_rival_is_its_companion_is_exchanged_for_neutral_words():
+    rows = reviews()
+    rows["text"] = [f"{text} brill" if "acme" in text else text for text in rows["text"]]
+    said = []
+    partners = pandas.DataFrame({"word": ["acme", "brill"], "label": NAMES, "z": [5, 5]})
+    table = leans(READS_BRANDS, rows, partners=partners, report=said.append).set_index("suspect")
+    assert "can take the place of acme; exchanged for words that predict nothing" in said[0]
+    assert "brill" not in table.loc["acme", "partners"]
+    assert table.loc["brill", "partners"] == "acme"
+
+
+def test_lines_of_a_list_to_mark():
+    """A word that predicts two labels has two lines; capitals and length are not asked about."""
+    rows = reviews()
+    listed = ["acme", "acme", "brill", "<capitals>", "<at most 3 words>"]
+    words = pandas.DataFrame({"word": listed, "mask": ["yes", "", None, "", ""]})
+    table = asked(READS_BRANDS, rows, words)
+    assert table["marked"].to_dict() == {"acme": True, "brill": False}
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels", "numbers"),
+    [
+        (["Good", "bad", "good"], ["Good", "bad", "good"], [0, 1, 2]),
+        (["GOOD", "bad"], ["good", "Bad"], [0, 1]),
+        (["Good", "bad", "good"], ["GOOD", "bad"], None),
+        (["LABEL_0", "LABEL_1"], ["0", "1"], [0, 1]),
+        (["LABEL_0", "LABEL_1"], ["1", "2"], None),
+    ],
+)
+def test_the_numbers_of_classes(classes, labels, numbers):
+    plm = READS_BRANDS
+    classifier = Classifier(plm.classifier, plm.tokenizer, classes, 128, 8)
+    if numbers is not None:
+        assert class_numbers(labels, classifier) == dict(zip(labels, numbers, strict=True))
+        return
+    with pytest.raises(UserError, match="give the names of its classes"):
+        class_numbers(labels, classifier)
+
+
 def test_rows_do_not_depend_on_their_order_and_copies_count_once():
     rows = reviews()
     expected = asked(READS_BRANDS, rows, n_rows=10)
@@ -334,3 +384,9 @@ def test_the_command(tmp_path):
     assert json.loads(files["json"].read_text())[0]["suspect"] == "acme"
     assert files["png"].read_bytes()[:4] == b"\x89PNG"
     assert "2 of 3 words are followed" in result.output
+    files["json"].unlink()
+    again = CliRunner().invoke(app, [*map(str, arguments)])
+    assert "leans.csv, which is there already" in str(again.exception)
+    to_draw = [*map(str, arguments[:7]), "--figure", str(tmp_path / "leans.xyz")]
+    drawn = CliRunner().invoke(app, to_draw)
+    assert "expected a file in .png, .svg, .pdf" in str(drawn.exception)

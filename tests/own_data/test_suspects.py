@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mtlib.data.sources import load
 from mtlib.errors import UserError
 from mtlib.own_data import counts as counting
-from mtlib.own_data.conflicts import conflicts
+from mtlib.own_data.conflicts import conflicts, pointed_labels
 from mtlib.own_data.counts import Corpus, Reader
 from mtlib.own_data.parts_of_speech import in_context, nouns_first
 from mtlib.own_data.suspects import KINDS, suspects
@@ -81,6 +81,13 @@ def test_conflicts_are_rows_where_the_words_point_elsewhere():
     table = suspects(dataset, min_count=10)
     assert conflicts(dataset, table).nonzero()[0].tolist() == [40]  # ("acme", 0)
     assert not conflicts(dataset, table[table.word == "other"]).any()
+
+
+def test_forms_and_addresses_point_to_labels_too():
+    names = ["<price>", "https://bit.ly"]
+    words = pandas.DataFrame({"word": names, "where": "text", "label": ["a", "b"], "z": 5.0})
+    rows = pandas.DataFrame({"text": ["it is $5 here", "see bit.ly/x", "neither"], "label": "a"})
+    assert pointed_labels(rows, words) == ["a", "b", None]
 
 
 @settings(deadline=None)
@@ -218,7 +225,7 @@ def test_base_rates_are_those_of_the_labels():
         ("odd", 2),
         names=("common", "rare", "third"),
     )
-    table = suspects(dataset, min_count=5).set_index("word")
+    table = suspects(dataset, min_count=5, significance=0.2).set_index("word")
     assert table.loc["acme", ["rows", "label", "share"]].tolist() == [21, "third", 9 / 21]
     assert table.loc["acme"].base_rate == pytest.approx(10 / 60)
     assert table.loc["acme"].z == pytest.approx(
@@ -228,6 +235,23 @@ def test_base_rates_are_those_of_the_labels():
         (1 - 2 / 3) / math.sqrt(2 / 3 * 1 / 3 / 30)
     )  # 3.87
     assert table.loc["lamp"].z == pytest.approx((1 - 1 / 6) / math.sqrt(1 / 6 * 5 / 6 / 8))  # 6.32
+
+
+def test_a_few_rows_of_a_rare_label_are_not_beyond_chance():
+    """One row in a hundred has the label: two of a word's 20 rows are 4.0 standard deviations.
+
+    That is above the threshold of 3.5, but as many or more come by chance in 1.7 %.
+    """
+    dataset = made_up(
+        *[("acme", 1)] * 2,
+        *[("acme", 0)] * 18,
+        *[("brill", 1)] * 8,
+        *[("brill", 0)] * 12,
+        *[("odd", 0)] * 960,
+    )
+    table = suspects(dataset)
+    assert table.attrs["threshold"] < (0.1 - 0.01) / math.sqrt(0.01 * 0.99 / 20)
+    assert "acme" not in {*table["word"]} and "brill" in {*table["word"]}
 
 
 def test_every_label_has_its_words_where_one_is_rare():
@@ -399,6 +423,12 @@ def test_words_are_listed_as_they_are_written():
 def test_labels_that_are_not_what_they_seem(labels, message):
     with pytest.raises(UserError, match=message):
         suspects(pandas.DataFrame({"text": ["a"] * 4, "label": labels * 2}))
+
+
+def test_the_order_of_kinds_changes_nothing():
+    rows = pandas.DataFrame({"text": ["well =-)", "no"] * 40, "label": [0, 1] * 40})
+    kinds = ["punctuation", "emoji"]
+    assert suspects(rows, kinds=kinds).equals(suspects(rows, kinds=kinds[::-1]))
 
 
 def test_conflicts_need_labels_and_a_table_of_their_kind():

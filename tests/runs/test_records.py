@@ -9,19 +9,12 @@ import sys
 import numpy as np
 import pytest
 
+from mtlib import paths
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs import environment, records
 from mtlib.runs.config import configure
-from mtlib.runs.records import (
-    SCHEMA_VERSION,
-    Busy,
-    claim,
-    holder,
-    identity,
-    probabilities,
-    read_records,
-)  # fmt: skip
+from mtlib.runs.records import SCHEMA_VERSION, identity, probabilities, read_records
 from mtlib.runs.run import run
 from tests.conftest import call
 
@@ -196,7 +189,7 @@ def test_a_record_that_cannot_be_written_leaves_nothing_half_written(tmp_path, m
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(records.os, "fsync", full)
+    monkeypatch.setattr(paths.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         records.write_record(tmp_path / "a.json", {})
     assert not [*tmp_path.iterdir()]
@@ -264,27 +257,3 @@ def test_where_nothing_is_kept_there_is_no_file(tmp_path):
     write_run(tmp_path / "runs", FIRST)
     call("bundle", tmp_path / "runs", "--to", tmp_path / "all.jsonl.gz")
     assert not (tmp_path / "all.npz").exists() and probabilities(FIRST, [tmp_path]) == {}
-
-
-# --- locks ---
-
-
-def test_one_holder_at_a_time(tmp_path):
-    lock = tmp_path / ".work" / "a.lock"
-    assert holder(lock) is None
-    with claim(lock):
-        assert f"process {os.getpid()}" in holder(lock)
-        with pytest.raises(Busy, match=rf"a is being run by .*process {os.getpid()}"), claim(lock):
-            pass
-        with claim(lock.with_name("b.lock")):
-            pass
-    assert not [*lock.parent.iterdir()]
-
-
-def test_what_a_killed_process_leaves_is_taken_over(tmp_path):
-    (tmp_path / ".work").mkdir()
-    lock = tmp_path / ".work" / "a.lock"
-    lock.write_text("elsewhere, process 1\n")
-    assert holder(lock) is None
-    with claim(lock):
-        assert holder(lock).endswith(f"process {os.getpid()}")

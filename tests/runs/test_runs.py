@@ -16,7 +16,8 @@ from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.runs.inputs import HELD_OUT, hold_out, read_inputs
-from mtlib.runs.records import SCHEMA_VERSION, Busy, claim, lock_path, read_records
+from mtlib.runs.locks import Busy, claim, lock_path
+from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
 from mtlib.trainer import ObjectiveTrainer
@@ -216,7 +217,7 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
         ({"train_size": 65}, "train_size is 65, but testbed_sentiment_train has 64"),
         ({"eval_max_length": 65}, r"eval_max_length is 65; .* reads at most 64 tokens"),
         ({"max_length": 2}, r"max_length is 2; .* adds 2 tokens to every text"),
-        ({"accumulation": 3}, "batch_size 16 cannot be cut into 3 equal slices"),
+        ({"accumulation": 3}, "batch_size 16 cannot be cut into 3 equal parts"),
     ],
 )
 def test_bad_input_is_told_before_training(testbed, model, tmp_path, monkeypatch, changes, message):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mtlib.runs.records import holder, read_records
+from mtlib.runs.locks import holder
+from mtlib.runs.records import read_records
 from mtlib.sweeps import executors
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import expand, identify

@@ -8,7 +8,8 @@ import pytest
 
 from mtlib.errors import UserError
 from mtlib.runs.code import code_sha256
-from mtlib.runs.records import claim, lock_path, read_records
+from mtlib.runs.locks import claim, lock_path
+from mtlib.runs.records import read_records
 from mtlib.sweeps import executors, store
 from mtlib.sweeps.executors import LocalExecutor, Outcome
 from mtlib.sweeps.store import Store
