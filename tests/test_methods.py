@@ -264,7 +264,7 @@ class TestSettings:
 
         none, some = inputs(), inputs(words=["plot", "film"])
         of_older_record = {name: value for name, value in none.public.items() if name != "words"}
-        data = decisive_data(none.sets)
+        data = decisive_data(none.descriptions)
         assert identity(of_older_record, none.model_sha256, data) == none.identity
         assert inputs(words=()).identity == none.identity
         assert inputs(words=["film", "plot"]).identity == some.identity != none.identity

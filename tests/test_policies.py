@@ -527,18 +527,22 @@ class TestTrainingPairs:
         ).resolved()
         inputs = read_inputs(chosen)
         sets = {
-            name: description for name, description in inputs.sets.items() if name != "train_spans"
+            name: description
+            for name, description in inputs.descriptions.items()
+            if name != "train_spans"
         }
         assert inputs.identity == replace(inputs, sets=sets).identity
         expect(
-            monkeypatch, "imdb_cad_train", sha256=inputs.sets["train_spans"]["files"][0]["sha256"]
+            monkeypatch,
+            "imdb_cad_train",
+            sha256=inputs.descriptions["train_spans"]["files"][0]["sha256"],
         )
         published, path = read_inputs(chosen).identity, SETS["imdb_cad_train"].files[0].path
         write(tmp_path, path, MADE_UP[path].replace(b"very bad", b"not good"))
         assert read_inputs(chosen).identity != published
         assert (
             "train_spans"
-            not in read_inputs(configure("sentiment", "mask_tuning", source=source)).sets
+            not in read_inputs(configure("sentiment", "mask_tuning", source=source)).descriptions
         )
 
     def test_pairs_that_cannot_be_read_are_missed_before_any_work(

@@ -108,9 +108,9 @@ def train(
         if stage is last:
             plm, result = training.train_last(stage, plm, folder, dev)
         else:
-            plm, result = training.train(stage, plm, folder)
+            plm, result = training.train_earlier(stage, plm, folder)
         results[stage.name] = result
-        if training.finite.diverged:
+        if training.divergence.happened:
             break
     costs = {name: result["cost"] for name, result in results.items()}
     return Trained(
@@ -118,7 +118,7 @@ def train(
         objective=last.objective,
         history=_history(results, name_stages=several),
         cost=training.clock.cost(costs),
-        diverged=training.finite.diverged,
+        diverged=training.divergence.happened,
     )
 
 
@@ -152,7 +152,7 @@ def _finite_or_none(value: object) -> object:
 
 def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> None:
     """Raise `UserError` if model and method do not fit together."""
-    _n_micro_batches(config)  # raises where a batch cannot be cut so
+    _check_batch_size(config)
     for name in ("max_length", "eval_max_length"):
         length = getattr(config, name, config.max_length)
         if length is not None and length > plm.longest:
@@ -164,16 +164,19 @@ def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> N
             transform.check(plm)
 
 
-def _n_micro_batches(config: TrainingConfig) -> int:
-    """The number of micro-batches a batch is cut into, over accumulation steps and processes."""
-    n_processes = PartialState(cpu=precision()["use_cpu"]).num_processes
-    micro_batches = config.accumulation * n_processes
+def _check_batch_size(config: TrainingConfig) -> None:
+    micro_batches = _n_micro_batches(config)
     if config.batch_size % micro_batches:
         raise UserError(
             f"batch_size {config.batch_size} cannot be cut into {micro_batches} equal parts "
             f"(accumulation x processes); give a multiple of {micro_batches}."
         )
-    return micro_batches
+
+
+def _n_micro_batches(config: TrainingConfig) -> int:
+    """The number of micro-batches a batch is cut into, over accumulation steps and processes."""
+    n_processes = PartialState(cpu=precision()["use_cpu"]).num_processes
+    return config.accumulation * n_processes
 
 
 class _Training:
@@ -189,8 +192,8 @@ class _Training:
         self.config = config
         self.examples = examples
         self.clock = _Clock(work / "clock.json")
-        self.finite = _StopAtInfinity()
-        self.callbacks = [self.clock, self.finite, *callbacks]
+        self.divergence = _StopAtDivergence()
+        self.callbacks = [self.clock, self.divergence, *callbacks]
 
     def train_last(
         self,
@@ -208,14 +211,14 @@ class _Training:
         trainer, result = self._run(stage, plm, folder, dev)
         return trainer.plm, result
 
-    def train(self, stage: Stage, plm: SharedPLM, folder: Path) -> tuple[SharedPLM, dict]:
+    def train_earlier(self, stage: Stage, plm: SharedPLM, folder: Path) -> tuple[SharedPLM, dict]:
         """The trained model of an earlier stage, and its part of the record.
 
         Both are saved, so that a run that is cut off in a later stage need not return to this one.
         """
         if not (folder / _MODEL).exists():
             trainer, result = self._run(stage, plm, folder, dev=None)
-            if self.finite.diverged:
+            if self.divergence.happened:
                 return trainer.plm, result
             if PartialState().is_main_process:
                 _save_stage(trainer.plm, result, folder)
@@ -365,7 +368,7 @@ class _Training:
             epochs = stage.epochs or self.config.epochs
             examples_seen = min(examples_seen, round(n_examples * epochs))
         cost = {"steps": steps, "examples_seen": examples_seen, **counts}
-        if stage.measure is not None and not self.finite.diverged:
+        if stage.measure is not None and not self.divergence.happened:
             cost |= stage.measure(trainer.plm, stage.objective)
         history = [entry for entry in trainer.state.log_history if "loss" in entry]
         return {"cost": cost, "history": history}
@@ -445,14 +448,15 @@ class _SeldomSaves(TrainerCallback):
         self.done = time.monotonic()
 
 
-class _StopAtInfinity(TrainerCallback):
+class _StopAtDivergence(TrainerCallback):
     """Stops a training whose loss is no longer finite, since it would not recover."""
 
-    diverged = False
+    happened = False
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if not math.isfinite((logs or {}).get("loss", 0.0)):
-            self.diverged = control.should_training_stop = True
+            self.happened = True
+            control.should_training_stop = True
 
 
 class _Clock(TrainerCallback):
