@@ -526,17 +526,10 @@ class TestTrainingPairs:
             "sentiment", "mask_tuning", masking="supervised", source=source
         ).resolved()
         inputs = read_inputs(chosen)
-        sets = {
-            name: description
-            for name, description in inputs.descriptions.items()
-            if name != "train_spans"
-        }
-        assert inputs.identity == replace(inputs, sets=sets).identity
-        expect(
-            monkeypatch,
-            "imdb_cad_train",
-            sha256=inputs.descriptions["train_spans"]["files"][0]["sha256"],
-        )
+        descriptions = dict(inputs.descriptions)
+        spans = descriptions.pop("train_spans")
+        assert inputs.identity == replace(inputs, descriptions=descriptions).identity
+        expect(monkeypatch, "imdb_cad_train", sha256=spans["files"][0]["sha256"])
         published, path = read_inputs(chosen).identity, SETS["imdb_cad_train"].files[0].path
         write(tmp_path, path, MADE_UP[path].replace(b"very bad", b"not good"))
         assert read_inputs(chosen).identity != published
