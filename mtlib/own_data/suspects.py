@@ -217,11 +217,10 @@ def _z(share: np.ndarray, base_rates: np.ndarray, n_rows: np.ndarray) -> np.ndar
         return (share - base_rates) / np.sqrt(base_rates * (1 - base_rates) / n_rows)
 
 
-def _chance(tested: _Tested, base_rates: np.ndarray) -> np.ndarray:
-    """How likely so many rows of each label are by chance, or more, `(names, labels)`."""
-    n_with_label = tested.counts.by_label
-    chance = bdtrc(n_with_label - 1, tested.rows[:, None], base_rates)  # of more than n - 1
-    return np.where(n_with_label > 0, chance, 1.0)
+def _chance(tested: _Tested, number: int, label: int, base_rates: np.ndarray) -> float:
+    """How likely so many rows with the label, or more, are by chance."""
+    n_with_label = tested.counts.by_label[number, label]
+    return bdtrc(n_with_label - 1, tested.rows[number], base_rates[label])  # of more than n - 1
 
 
 def _everywhere(tested: _Tested, n_rows: int) -> list[str]:
@@ -237,11 +236,11 @@ def _found_above(
     lines = []
     for tested in tests:
         is_above = (tested.z > threshold) & tested.chosen[:, None]
-        is_above &= _chance(tested, corpus.base_rates) <= most_chance
         found = [
             (number, label)
             for number, label in np.argwhere(is_above).tolist()
-            if _says_more_than_its_parts(tested, number, label, threshold)
+            if _chance(tested, number, label, corpus.base_rates) <= most_chance
+            and _says_more_than_its_parts(tested, number, label, threshold)
         ]
         covered = {part for number, _ in found for part in _in_the_same_rows(tested, number)}
         for number, label in found:
