@@ -179,14 +179,16 @@ def _costs(costs: list[dict]) -> Iterator[dict]:
 def _hours() -> pandas.DataFrame:
     """How long all recorded trainings and their evaluations took, by machine."""
     files = sorted((DATA_DIR / "results").rglob("*.jsonl.gz"))
-    records = chain.from_iterable(read_records([file]) for file in files)
+    in_all_files = chain.from_iterable(read_records([file]) for file in files)
+    # some lie in several files
+    records = {(record["identity"], record["started"]): record for record in in_all_files}
     runs = pandas.DataFrame(
         {
             "machine": record["environment"]["device"],
             "trainings": 1,
             "process-hours": _seconds(record["cost"]) / 3600,
         }
-        for record in records
+        for record in records.values()
     )
     by_machine = runs.groupby("machine", as_index=False).sum()
     return by_machine.round({"process-hours": 1})
