@@ -26,9 +26,9 @@ def claims() -> pandas.DataFrame:
     `mean` is a difference in points. Its interval is Welch's at 95 % over seeds, whatever the
     comparison's own tables have: one rule for all claims, not corrected for their number. A model's
     column has the paper's difference (NaN where the paper has no such cell), and the one named
-    `MODEL?` says whether the interval excludes it. There is no verdict where neither arm is more
-    than two points better than always giving the commonest label: a floor refutes nothing. `n` is
-    0 where nothing was run.
+    `MODEL?` says whether the interval excludes it, but where neither arm is more than two points
+    better than always giving the commonest label: a floor refutes nothing. `verdict` says whether
+    the interval excludes 0, there too. `n` is 0 where nothing was run.
     """
     entries = load_yaml((DATA_DIR / "paper" / "claims.yaml").read_text(encoding="utf-8"))["claims"]
     rows = [_judged(measured_on, **entry) for entry in entries for measured_on in entry["sets"]]

@@ -12,7 +12,8 @@ import pandas
 from mtlib.analysis.comparisons import Comparison
 from mtlib.analysis.intervals import FEWEST_SEEDS
 from mtlib.data.registry import get_set
-from mtlib.data.sources import load
+from mtlib.data.sources import load_described
+from mtlib.errors import UserError
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.records import probabilities
 
@@ -37,16 +38,24 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
         that of the edited halves, beside `auroc_original` and `auroc_both`.
         `bootstrap`: by set and arm, the difference to the base in points with its 95 % interval,
         over items and seeds, for accuracy (of edited halves) and for both halves.
+
+    Raises:
+        UserError: the comparison has `by`, or a set there has other rows than those scored.
     """
+    if comparison.by:
+        raise UserError(
+            f"{comparison.name} has several runs of each seed, by {', '.join(comparison.by)}; "
+            "expected a comparison with one."
+        )
     aurocs = []
     correct: dict[str, dict] = {measure: defaultdict(dict) for measure in _MEASURES}
     for arm, record in comparison.runs:
         kept = probabilities(record["identity"], comparison.paths)
         kept.pop(HELD_OUT, None)
         for set_name, predicted in kept.items():
-            gold = _gold(set_name, source)
+            gold = _gold(set_name, source, record)
             heading = {"identity": record["identity"], "set": set_name}
-            aurocs.append(heading | _aurocs(predicted, gold))
+            aurocs.append(heading | _aurocs(_of_its_labels(set_name, predicted), gold))
             for measure in _MEASURES:
                 by_seed = correct[measure][set_name].setdefault(arm, {})
                 by_seed[record["config"]["seed"]] = _correct(set_name, predicted, gold, measure)
@@ -123,13 +132,31 @@ def _differences_to_base(
     return rows
 
 
-def _gold(set_name: str, source: str) -> pandas.DataFrame:
-    """The `label` of each row and, in sets of pairs, `pair` and `half` ("original" or "edited")."""
-    rows = load(set_name, source)
+def _gold(set_name: str, source: str, record: dict) -> pandas.DataFrame:
+    """The `label` of each row that a run has scored of a set.
+
+    In sets of pairs `pair` and `half` ("original" or "edited") too.
+    """
+    split = record["config"]["splits"].get(set_name)
+    rows, description = load_described(set_name, source, split)
+    scored = record["data"][set_name]["content_sha256"]
+    if description["content_sha256"] != scored:
+        raise UserError(
+            f"{set_name} of {source} has other rows than the run {record['identity'][:10]} has "
+            f"scored (sha256 {scored}); give the source that it read."
+        )
     table = pandas.DataFrame({"label": rows["label"]})
     if get_set(set_name).paired:
         table[["pair", "half"]] = [group.rpartition(":")[::2] for group in rows["group"]]
     return table
+
+
+def _of_its_labels(set_name: str, predicted: np.ndarray) -> np.ndarray:
+    """The probabilities of the set's own labels: HANS tells "entailment" from all others."""
+    if not get_set(set_name).folded:
+        return predicted
+    others = predicted[:, 1:].sum(axis=1)
+    return np.stack([predicted[:, 0], others], axis=1)
 
 
 def _aurocs(predicted: np.ndarray, gold: pandas.DataFrame) -> dict[str, float]:

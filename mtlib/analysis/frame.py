@@ -58,6 +58,7 @@ def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
         raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
     # a training has a record for every choice of sets that it was scored on
     scores = scores.drop_duplicates([*_HEADING, "arm", "seed", "set", *MEASURES])
+    scores = scores.assign(set=_sets_and_splits(scores))
     tables = {}
     for heading, group in scores.groupby(_HEADING):
         table = group.groupby("arm", sort=False)["seed"].nunique().rename("seeds").to_frame()
@@ -67,6 +68,19 @@ def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
             table[title] = values.groupby(group["arm"]).agg(_mean_and_deviation)
         tables[" · ".join(heading)] = table.fillna("not run").reset_index()
     return tables
+
+
+def _sets_and_splits(scores: pandas.DataFrame) -> list[str]:
+    """The name of each row's set, with the split where runs were scored on several of them."""
+    names = list(scores["set"])
+    chosen = [splits.get(name) for splits, name in zip(scores["splits"], names, strict=True)]
+    splits_of = defaultdict(set)
+    for name, split in zip(names, chosen, strict=True):
+        splits_of[name].add(split)
+    return [
+        f"{name} ({split})" if len(splits_of[name]) > 1 else name
+        for name, split in zip(names, chosen, strict=True)
+    ]
 
 
 def values_by_column(scores: pandas.DataFrame, shown: Sequence[str]) -> dict[str, pandas.Series]:

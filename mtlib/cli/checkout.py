@@ -88,7 +88,9 @@ def fetch(
         typer.Option(help="folder for raw files", show_default="in the hub's cache"),
     ] = None,
 ) -> None:
-    """Download sets into the cache; an interrupted download resumes, checksums are verified.
+    """Download sets into the cache; checksums are verified.
+
+    What is there already is not fetched again.
 
     Examples:
         python -m mtlib data fetch sst2 imdb_contrast

@@ -53,10 +53,16 @@ def sweep(
         typer.Option(help="for Ray", min=0, max=1, show_default="1 where the cluster has GPUs"),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="in place of the file's", show_default="the file's")
+        str | None,
+        typer.Option(
+            help="in place of the file's, but for grids with their own", show_default="the file's"
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="in place of the file's", show_default="the file's")
+        str | None,
+        typer.Option(
+            help="in place of the file's, but for grids with their own", show_default="the file's"
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -236,11 +242,14 @@ def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
     Those of the same task, method and model count.
     """
     from mtlib.runs.records import shipped_records
+    from mtlib.sweeps.sweep_file import n_examples
 
-    seconds = defaultdict(list)  # of training, for each example that is seen
+    seconds = defaultdict(list)  # of all stages, for each example of one
     for record in shipped_records().values():
-        kind = tuple(record["config"][name] for name in ("task", "method", "model"))
-        seconds[kind].append(record["cost"]["train_seconds"] / record["cost"]["examples_seen"])
+        config = record["config"]
+        kind = tuple(config[name] for name in ("task", "method", "model"))
+        examples = n_examples(config["epochs"], record["data"]["train"])
+        seconds[kind].append(record["cost"]["train_seconds"] / examples)
     minutes = []
     for run, state in zip(runs, states, strict=True):
         kind = (run.config.task, run.config.method, Path(run.config.model).name)

@@ -109,7 +109,7 @@ class TableFile:
         check_look_alike(labels)
         numbers = {label: number for number, label in enumerate(labels)}
         table = table.assign(label=table["label"].map(numbers))
-        features = Features({name: Value("string") for name in self.texts})
+        features = Features({name: Value("string") for name in names})
         features["label"] = ClassLabel(names=labels)
         return Dataset.from_pandas(table, features, preserve_index=False)
 

@@ -67,6 +67,11 @@ class Inputs:
     def identity(self) -> str:
         return self._identity(self.config.precision)
 
+    @cached_property
+    def identities(self) -> tuple[str, ...]:
+        """Those of the records that will do."""
+        return tuple(map(self._identity, self.precisions))
+
     def _identity(self, precision: str) -> str:
         public = self.public | {"precision": precision}
         return records.identity(public, self.model_sha256, records.decisive_data(self.descriptions))
@@ -95,8 +100,7 @@ class Inputs:
         It may be from another machine and by other code.
         """
         shipped = records.shipped_records()
-        found = (shipped.get(self._identity(precision)) for precision in self.precisions)
-        return next(filter(None, found), None)
+        return next(filter(None, map(shipped.get, self.identities)), None)
 
     @cached_property
     def datasets(self) -> "dict[str, Dataset]":
@@ -108,10 +112,16 @@ class Inputs:
         if self.config.held_out:
             train = datasets["train"]
             rows, held_out = hold_out(train["text"], self.config.held_out)
+            if not rows:
+                raise UserError(
+                    f"held_out is {self.config.held_out}, and each of {len(train)} training "
+                    "examples shares a sentence with them; give fewer."
+                )
             datasets[HELD_OUT] = train.select(held_out)
             datasets["train"] = train.select(rows)
         if self.config.train_size is not None:
             train = datasets["train"]
+            _check_train_size(self.config.train_size, len(train), "what is not held out")
             datasets["train"] = train.select(drawn_rows(len(train), self.config.train_size))
         return datasets
 
@@ -125,7 +135,8 @@ def read_inputs(config: RunConfig) -> Inputs:
     for name, (set_name, split) in _sets_to_read(config, task).items():
         whole_sets[name], descriptions[name] = load_described(set_name, config.source, split)
     if config.train_size is not None:
-        _check_train_size(config.train_size, descriptions["train"])
+        train = descriptions["train"]
+        _check_train_size(config.train_size, train["rows"], train["set"])
         descriptions["train"] |= {"used_rows": config.train_size}
     if config.held_out:
         descriptions[HELD_OUT] = descriptions["train"]  # of which it is a part
@@ -142,12 +153,10 @@ def _sets_to_read(config: RunConfig, task: Task) -> dict[str, tuple[str, str | N
     return wanted
 
 
-def _check_train_size(train_size: int, description: dict) -> None:
-    total = description["rows"]
+def _check_train_size(train_size: int, total: int, of_what: str) -> None:
     if train_size > total:
         raise UserError(
-            f"train_size is {train_size}, but {description['set']} has {total} examples; give at "
-            "most so many."
+            f"train_size is {train_size}, but {of_what} has {total} examples; give at most so many."
         )
 
 

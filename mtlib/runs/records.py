@@ -223,9 +223,16 @@ def _files_of_arrays(identity: str, places: Iterable[Path]) -> Iterator[Path]:
     for place in places:
         if not place.exists():
             continue
-        yield from place.glob(f"*-{identity[:10]}.npz")
+        yield from place.glob(_arrays_of(identity))
         files = [path for path, _ in _record_files([place]) if path.name.endswith(BUNDLES)]
         yield from filter(Path.exists, map(_arrays_beside, files))
+        if place.suffix == ".json":
+            yield from place.parent.glob(_arrays_of(identity))
+
+
+def _arrays_of(identity: str) -> str:
+    """The pattern of the file with a run's arrays."""
+    return f"*-{identity[:10]}.npz"
 
 
 def _arrays_beside(bundle: Path) -> Path:

@@ -85,7 +85,7 @@ def run(
     with _full_disk_explained(out), _claimed(path, state):
         # or one of several processes might look before another's record is there
         state.wait_for_everyone()
-        was_there = _is_finished(path, keep_model, reuse)
+        was_there = _is_finished(inputs, path, keep_model, reuse)
         shipped = inputs.shipped_record() if reuse and not was_there else None
         answered = was_there or shipped is not None
         earlier = None if answered else _earlier_training(inputs, path, keep_model, reuse)
@@ -111,7 +111,7 @@ def _claimed(path: Path, state: PartialState) -> contextlib.AbstractContextManag
     return claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext()
 
 
-def _is_finished(path: Path, keep_model: bool, reuse: bool) -> bool:
+def _is_finished(inputs: Inputs, path: Path, keep_model: bool, reuse: bool) -> bool:
     """Whether the record that is wanted is there, and its model too.
 
     One by other code counts with `reuse` alone.
@@ -119,6 +119,8 @@ def _is_finished(path: Path, keep_model: bool, reuse: bool) -> bool:
     if not path.exists():
         return False
     (record,) = read_records([path])
+    if record["identity"] not in inputs.identities:
+        return False  # a shipped one in another precision, which was left to the device then
     made_in = record.get("environment", {})
     if not reuse and not is_of_this_code(made_in):
         raise UserError(

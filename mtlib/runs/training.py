@@ -332,6 +332,8 @@ class _Training:
                 "per_device_eval_batch_size": 64,
                 "load_best_model_at_end": True,
                 "metric_for_best_model": "accuracy",
+                # a resumed training has as much patience left as it had
+                "restore_callback_states_from_checkpoint": True,
             }
         return ObjectiveArguments(
             output_dir=str(folder),

@@ -210,6 +210,7 @@ class LocalExecutor:
             "keep_model": self._store.keep_model,
         }
         environment = self._environments.get()
+        earlier = log.stat().st_size if log.exists() else 0  # bytes of a sweep that was killed
         try:
             for _ in range(RETRIES + 1):
                 code, status = self._attempt(json.dumps(job), environment, log)
@@ -217,7 +218,7 @@ class LocalExecutor:
                     return status
                 if code >= 0:
                     break
-            raise RunFailed(_reason(code, log))
+            raise RunFailed(_reason(code, log, earlier))
         finally:
             self._environments.put(environment)
 
@@ -298,11 +299,15 @@ class RayExecutor:
 # --- what the local executor needs ---
 
 
-def _reason(code: int, log: Path) -> str:
-    """Why a process failed: the last error in its log, or else the log's last line."""
+def _reason(code: int, log: Path, earlier: int) -> str:
+    """Why a process failed: the last error in its log, or else the log's last line.
+
+    The first `earlier` bytes of the log do not count.
+    """
     if code < 0:
         return f"its process was killed (signal {-code}) {RETRIES + 1} times"
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    text = log.read_bytes()[earlier:].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     if errors:
         return errors[-1]

@@ -18,7 +18,7 @@ the rest of the file or in its place:
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class GridRun:
         config: its configuration.
         file: the name of its record.
         shipped: whether there is a shipped record.
-        examples: those that it trains on, each as often as it is seen.
+        examples: see `n_examples`.
     """
 
     config: RunConfig
@@ -61,12 +61,21 @@ def identify(configs: Iterable[RunConfig]) -> list[GridRun]:
     for config in configs:
         inputs = read_inputs(config)
         # by the set's description: to hold phrases out takes seconds for each run
-        train = inputs.descriptions["train"]
-        examples = config.epochs * train.get("used_rows", train["rows"])
+        examples = n_examples(config.epochs, inputs.descriptions["train"])
         file = inputs.record_path(Path()).name
         is_shipped = inputs.shipped_record() is not None
         runs.append(GridRun(config, file, is_shipped, examples))
     return runs
+
+
+def n_examples(epochs: float, train: Mapping) -> float:
+    """How many examples a run trains on, each as often as it is seen in one stage.
+
+    Args:
+        epochs: of the run.
+        train: the description of its training set, as a record has it.
+    """
+    return epochs * train.get("used_rows", train["rows"])
 
 
 def expand(file: Path, **overrides: str) -> list[RunConfig]:
@@ -77,12 +86,14 @@ def expand(file: Path, **overrides: str) -> list[RunConfig]:
 
     Args:
         file: the sweep file.
-        overrides: values for keys, in place of those that the file has outside its grids.
+        overrides: values for keys, in place of those that the file has outside its grids. What a
+            grid has itself stays.
 
     Raises:
         UserError: naming the file, the value and what was expected.
     """
     common, grids = _load(file)
+    _check_overrides(file, grids, overrides)
     common |= overrides
     configs: dict[str, RunConfig] = {}
     used_anywhere = set()
@@ -104,6 +115,13 @@ def expand(file: Path, **overrides: str) -> list[RunConfig]:
     # a sweep that is cut short has whole seeds
     seeds = list(dict.fromkeys(config.seed for config in configs.values()))
     return sorted(configs.values(), key=lambda config: seeds.index(config.seed))
+
+
+def _check_overrides(file: Path, grids: Sequence[Mapping], keys: Iterable[str]) -> None:
+    """Raise `UserError` where a value that was given would count nowhere."""
+    for key in keys:
+        if all(key in grid for grid in grids):
+            raise UserError(f"{file}: each of its grids has {key} itself; change them there.")
 
 
 def _check_keys(where: str, keys: Iterable[str]) -> None:

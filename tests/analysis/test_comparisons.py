@@ -4,14 +4,15 @@ import itertools
 import json
 
 import numpy as np
+import pandas
 import pytest
 
-from mtlib.analysis import comparisons, intervals
+from mtlib.analysis import comparisons, examples, intervals
 from mtlib.analysis.claims import claims
 from mtlib.analysis.comparisons import Comparison
 from mtlib.analysis.examples import of_examples
 from mtlib.data.scoring import score_rows
-from mtlib.data.sources import load
+from mtlib.data.sources import load_described
 from mtlib.errors import UserError
 from mtlib.runs.config import configure
 from tests.conftest import call
@@ -348,6 +349,15 @@ class TestCommand:
         assert "| fine_tuning | 2 | 90.00 ± 0.00 | 50.50 ± 0.71 | 60.00 ± 0.00 |" in output
         assert "| mask_tuning (update balanced) | 1 | 70.00 | not run | not run |" in output
 
+    def test_splits_of_a_set_stand_apart(self, tmp_path):
+        records = [make_record("fine_tuning", seed, 90) for seed in range(3)]
+        for record, split in zip(records, ("dev", "dev", "test"), strict=True):
+            record["config"]["splits"] = {INSIDE: split}
+        (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, records)))
+        output = call("tables", "--records", tmp_path / "runs.jsonl", "--format", "markdown")
+        assert f"{INSIDE} (dev) | {INSIDE} (test)" in output
+        assert "| fine_tuning | 3 | 90.00 ± 0.00 | 90.00 |" in output
+
     def test_records_of_ones_own_in_a_comparison(self, tmp_path):
         records = [
             make_record("fine_tuning", seed, 80 + seed, 50, 60, source="testbed", epochs=3)
@@ -363,7 +373,7 @@ class TestCommand:
 
 
 def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path, monkeypatch):
-    rows = load("testbed_contrast", "testbed")
+    rows, description = load_described("testbed_contrast", "testbed")
     gold, generator = np.array(rows["label"]), np.random.default_rng(0)
     for (method, rate), seed in itertools.product(
         {"fine_tuning": 0.6, "mask_tuning": 0.9}.items(), range(3)
@@ -372,6 +382,7 @@ def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path, m
         chances = np.stack([1 - (hit == gold), hit == gold], axis=1) * 0.5 + 0.25
         record = make_record(method, seed) | {"identity": f"{seed}{method}".ljust(64, "0")}
         record["metrics"] = {"testbed_contrast": score_rows("testbed_contrast", chances, rows)}
+        record["data"] = {"testbed_contrast": description}
         name = f"run-{record['identity'][:10]}"
         (tmp_path / f"{name}.json").write_text(json.dumps(record))
         np.savez_compressed(tmp_path / f"{name}.npz", testbed_contrast=chances.astype(np.float16))
@@ -391,3 +402,23 @@ def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path, m
         assert (line.n, line.items) == (3, 500) and 20 < line.low < line.mean < line.high < 40
     halves = scores[["accuracy", "original"]].mean(axis="columns")
     assert scores["both"].to_numpy() == pytest.approx(halves.to_numpy())
+    with pytest.raises(UserError, match="n has several runs of each seed, by alpha"):
+        of_examples(comparison.model_copy(update={"by": ("alpha",)}), "testbed")
+    monkeypatch.setitem(description, "content_sha256", "of other rows")
+    for path in tmp_path.glob("run-*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"data": {"testbed_contrast": description}}))
+    other = Comparison(**comparison.model_dump())
+    with pytest.raises(UserError, match="testbed_contrast of testbed has other rows than the run"):
+        of_examples(other, "testbed")
+
+
+def test_auroc_of_a_set_with_two_of_three_labels():
+    """HANS: what is no entailment is contradiction or neutral."""
+    predicted = np.array([[0.6, 0.3, 0.1], [0.4, 0.1, 0.5], [0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
+    labels = pandas.Series([0, 0, 1, 1])
+    of_two = examples._of_its_labels("hans", predicted)
+    assert of_two[:, 1] == pytest.approx(1 - predicted[:, 0])
+    # of four pairs of an entailment and another one is in the wrong order
+    assert examples._aurocs(of_two, pandas.DataFrame({"label": labels})) == {"auroc": 75.0}
+    assert examples._of_its_labels("testbed_contrast", predicted) is predicted

@@ -253,6 +253,12 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, name, content, message)
     assert "\n" not in str(raised.value)
 
 
+def test_further_columns_are_texts(tmp_path):
+    (tmp_path / "a.csv").write_text("review,stars,id\nfine,good,7\ndull,bad,\n")
+    rows = TableFile(tmp_path / "a.csv", "review", "stars", ["id"]).dataset()
+    assert rows[:] == {"text": ["fine", "dull"], "label": [1, 0], "id": ["7", ""]}
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match=r"none\.csv does not exist"):
         read_table(tmp_path / "none.csv", "review", "stars")

@@ -271,6 +271,36 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
     ]
 
 
+def test_a_resumed_training_has_as_much_patience_left(model, tmp_path, monkeypatch):
+    accuracies, steps = [0.9, 0.5], []
+
+    def accuracy(answers):
+        if not accuracies:
+            raise KeyboardInterrupt
+        return {"accuracy": accuracies.pop(0)}
+
+    monkeypatch.setattr(training_of_runs, "_accuracy", accuracy)
+    monkeypatch.setattr(training_of_runs._Training, "_result", counting_steps(steps))
+    chosen = {"method": "fine_tuning", "batch_size": 2, "epochs": 2, "patience": 2}
+    with pytest.raises(KeyboardInterrupt):
+        debias(rows(400), out=tmp_path, **short(model, **chosen))
+    accuracies += [0.4, 0.3]
+    debias(rows(400), out=tmp_path, **short(model, **chosen))
+    (state,) = steps
+    assert state.global_step == 3 * state.save_steps and accuracies == [0.3]
+
+
+def counting_steps(states: list):
+    """`_Training._result`, which keeps the trainer's state too."""
+    result = training_of_runs._Training._result
+
+    def kept(self, stage, trainer, *counts):
+        states.append(trainer.state)
+        return result(self, stage, trainer, *counts)
+
+    return kept
+
+
 def test_any_method_and_balanced_classes(model, tmp_path):
     for method, words in (("perturb_first", ["film"]), ("bias_product", ())):
         result = debias(rows(60), words, out=tmp_path / method, **short(model, method=method))

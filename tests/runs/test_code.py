@@ -124,6 +124,10 @@ class TestRun:
         assert not was_there and path.name == made.name and read_records([path]) != [shipped]
         copied, was_there = run(chosen, tmp_path / "copied", reuse=True)
         assert was_there and read_records([copied]) == [shipped]
+        (trained,) = read_records([path])
+        in_one = chosen.model_copy(update={"precision": trained["config"]["precision"]})
+        path, was_there = run(in_one, tmp_path / "copied", reuse=True)
+        assert not was_there and read_records([path])[0]["config"] == trained["config"]
         with pytest.raises(UserError, match="either --reuse or --keep-model"):
             run(chosen, tmp_path / "copied", keep_model=True, reuse=True)
 

@@ -231,6 +231,10 @@ def test_of_a_run_and_of_a_bundle(tmp_path):
     assert equal(probabilities(FIRST, [runs]), first) and equal(
         probabilities(SECOND, [runs]), second
     )
+    call("bundle", *sorted(runs.glob("*.json")), "--to", kept / "of_files.jsonl")
+    assert equal(probabilities(FIRST, [kept / "of_files.jsonl"]), first)
+    for file in kept.iterdir():
+        file.unlink()
     call("bundle", runs, "--to", kept / "all.jsonl.gz")
     for place in (kept, kept / "all.jsonl.gz"):
         assert equal(probabilities(FIRST, [place]), first) and equal(

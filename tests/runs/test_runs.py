@@ -184,9 +184,14 @@ def test_a_phrase_of_a_held_out_sentence_and_of_another_is_in_neither_part():
     assert hold_out(texts, 3) == ([1, 4], [0, 3, 5])
 
 
-def test_more_than_there_are():
+def test_more_than_there_are(testbed, model):
     with pytest.raises(UserError, match="held_out is 3"):
         hold_out(["a b", "a"], 3)
+    with pytest.raises(UserError, match="held_out is 64, and each of 64 training examples shares"):
+        _ = read_inputs(config(model, held_out=64)).datasets
+    inputs = read_inputs(config(model, held_out=8, train_size=64))
+    with pytest.raises(UserError, match=r"train_size is 64, but what is not held out has [45]\d"):
+        _ = inputs.datasets
 
 
 def test_a_run_keeps_probabilities(model, testbed, tmp_path):

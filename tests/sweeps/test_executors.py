@@ -120,6 +120,10 @@ def test_why_a_run_failed(tmp_path, monkeypatch, log, script, detail):
     replace_child(tmp_path, monkeypatch, script)
     (outcome,) = execute(tmp_path)
     assert (outcome.status, outcome.detail) == ("failed", detail) and log.exists()
+    # what an earlier attempt has printed is no reason of this one
+    replace_child(tmp_path, monkeypatch, "exit 4")
+    (outcome,) = execute(tmp_path)
+    assert outcome.detail == "its process ended with exit code 4"
 
 
 @pytest.mark.parametrize(("record", "status"), [({"diverged": True}, "diverged"), ({}, "written")])
