@@ -20,6 +20,7 @@ from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask
 from mtlib.plm import Batch, SharedPLM
 from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG
+from mtlib.rows.labels import label_column
 from mtlib.settings import Above0, ClassifierReads, Fill, Share, check
 
 # the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
@@ -213,9 +214,10 @@ class FineTuning(Objective):
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         if self.class_weights == "balanced" and examples is not None:
-            labels = torch.tensor(examples["labels"][:])
+            labels = torch.as_tensor(examples[label_column(examples.column_names)][:])
             counts = labels.bincount(minlength=plm.num_labels)  # (num_labels,)
-            weights = counts.sum() / (len(counts) * counts.clamp(min=1))
+            weights = counts.sum() / (len(counts) * counts)
+            weights[counts == 0] = 0  # which label smoothing would give a share of each loss
             self.weights = weights.to(plm.device)
 
     def denominators(self, batch: Batch) -> dict[str, Tensor | int]:
@@ -366,6 +368,11 @@ class MaskTuning(_MaskingObjective):
             raise UserError(
                 f"classification is {self.classification.name!r}; expected an objective that "
                 "classifies and has one loss, such as FineTuning()."
+            )
+        if classifier_reads == "original" and ORIGINAL in self.classification.columns:
+            raise UserError(
+                f"classifier_reads is 'original', and {self.classification.name} compares that "
+                "with the refilled text; give 'refilled'."
             )
         self.alpha = float(alpha)
         self.masking = masking or ExactMasking()

@@ -13,8 +13,9 @@ _FIRST_FACTOR = -0x40A7B892E31B1A47
 _SECOND_FACTOR = -0x6B2FB644ECCEEE15
 
 # The streams of an example, each with the number of calls of `uniform` that it skips: the masks
-# that the collator draws, and all that is drawn in the step itself.
-_STREAMS = {"masks": 0, "step": 100}
+# that the collator draws, all that is drawn in the step itself, and masks that are drawn once after
+# a training on the first ones.
+_STREAMS = {"masks": 0, "step": 100, "refill": 200}
 
 
 def example_keys(seed: int, epoch: int | Tensor, examples: Tensor) -> Tensor:
@@ -39,7 +40,7 @@ class KeyedRNG:
 
     Args:
         keys: of the examples (`example_keys`), int64 `(batch,)`.
-        stream: "masks" or "step", which draw different numbers for the same keys.
+        stream: "masks", "step" or "refill", which draw different numbers for the same keys.
     """
 
     def __init__(self, keys: Tensor, stream: str = "masks"):

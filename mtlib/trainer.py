@@ -762,6 +762,7 @@ def _with_columns(
         return train
     if masking.columns.keys() <= {*train.column_names}:
         return train
+    train = train.with_format(None)  # tokens that are tensors cannot be counted
     for transform in masking.transforms():
         train = transform(plm, train, seed).examples
     return train

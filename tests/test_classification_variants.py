@@ -9,6 +9,8 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.methods import get_method
 from mtlib.methods.classification_variants import DoubleValidated, OriginalAndRefilled
+from mtlib.methods.frozen_bias import LearnedMixin
+from mtlib.methods.product_of_experts import ProductOfExperts
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.runs.config import configure
 from mtlib.trainer import ObjectiveTrainer
@@ -96,6 +98,24 @@ def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path, reading):
         UserError, match=r"no column original_ids, which .* MaskTuning\(classification=...\) brings"
     ):
         ObjectiveTrainer(still_plm, reading(), arguments(tmp_path), examples(8))
+
+
+def test_what_compares_both_texts_needs_the_refilled_one():
+    with pytest.raises(UserError, match="classifier_reads is 'original', and double_validated"):
+        MaskTuning(classification=DoubleValidated(), classifier_reads="original")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DoubleValidated(7.0), "confidence is 7.0; expected less than or equal to 1"),
+        (lambda: ProductOfExperts(focus=-1.0), "focus is -1.0"),
+        (lambda: LearnedMixin(-1.0), "entropy_weight is -1.0"),
+    ],
+)
+def test_what_is_out_of_its_range_is_refused(make, message):
+    with pytest.raises(UserError, match=message):
+        make()
 
 
 def test_every_reading_is_a_setting_of_the_method():

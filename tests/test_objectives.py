@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoModelForMaskedLM
 
 from mtlib.errors import UserError
@@ -87,9 +88,16 @@ class TestClassWeights:
         """Three examples of label 0 and nine of label 1: 12 / (2 * 3) and 12 / (2 * 9)."""
         tuning = FineTuning("balanced")
         objective = MaskTuning(0.5, classification=tuning) if combined else tuning
-        data = examples(12).remove_columns("labels").add_column("labels", [0] * 3 + [1] * 9)
-        train(tmp_path, objective, data=data, max_steps=2)
-        torch.testing.assert_close(tuning.weights, torch.tensor([2.0, 2 / 3]))
+        for name in ("labels", "label"):
+            data = examples(12).remove_columns("labels").add_column(name, [0] * 3 + [1] * 9)
+            train(tmp_path, objective, data=data, max_steps=2)
+            torch.testing.assert_close(tuning.weights, torch.tensor([2.0, 2 / 3]))
+
+    def test_a_label_that_no_example_has_weighs_nothing(self, plm):
+        """Or label smoothing would give every example a share of its weight."""
+        tuning = FineTuning("balanced", label_smoothing=0.1)
+        tuning.build(plm, Dataset.from_dict({"labels": [1] * 8}))
+        assert tuning.weights.tolist() == [0.0, 0.5]
 
     def test_what_is_no_weight_is_refused(self, plm):
         for weights in (5, [1.0, -1.0], "equal"):

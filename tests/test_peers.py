@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, softplus
 
+from mtlib.errors import UserError
 from mtlib.methods.confidence_regularization import (
     ConfidenceRegularization,
     confidence_regularization_loss,
@@ -400,6 +401,12 @@ class TestHiddenCut:
         assert torch.equal(objective.classify_cut(plm, batch), same), (
             "the draws decide, and they are in the batch"
         )
+
+    @pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated")
+    def test_passes_that_are_computed_again_would_not_be_cut(self, plm, tmp_path):
+        settings = arguments(tmp_path, gradient_checkpointing=True)
+        with pytest.raises(UserError, match="gradient_checkpointing is True, and hidden_cut would"):
+            ObjectiveTrainer(plm, HiddenCut(), settings, examples(8)).train()
 
     def test_it_asks_the_model_for_attention_weights(self, plm, tmp_path):
         ObjectiveTrainer(

@@ -17,6 +17,7 @@ from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, GivenWords
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
+from mtlib.policies.frequency import FrequencyMasking
 from mtlib.trainer import TRAINER_INTERNALS, ObjectiveTrainer
 from tests.conftest import (
     NO_DROPOUT,
@@ -564,6 +565,19 @@ def test_labels_of_a_formatted_dataset(tmp_path):
     for columns in (None, ["input_ids", "attention_mask", "labels"]):
         data = examples(8).with_format("torch", columns=columns)
         assert train(tmp_path, FineTuning(), data=data, max_steps=1).state.global_step == 1
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_policies_read_a_formatted_dataset(tmp_path, kind):
+    """Tokens that are tensors of their own would each be counted once."""
+    plm, data = make_plm(), examples(8)
+    policy = FrequencyMasking(0.3, prefer="frequent")
+    counted = [
+        ObjectiveTrainer(plm, MaskedLM(policy), arguments(tmp_path), dataset).train_dataset
+        for dataset in (data, data.with_format(kind))
+    ]
+    first, second = ([*rows.with_format(None)["token_counts"]] for rows in counted)
+    assert first == second and max(first[0]) > 1
 
 
 def test_alternating_follows_any_schedule(tmp_path):

@@ -68,6 +68,8 @@ def record_fillings(
     columns = {}
     for name in plm.tokenizer.model_input_names:
         columns[name] = [encoding[name] for encoding in encodings]
+    for name in {"text", "text_pair"} & {*examples.column_names}:  # which some policies read
+        columns[name] = examples[name]
     data = Dataset.from_dict({**columns, "labels": examples["label"], "row": range(len(examples))})
     recorder = _recording(objective)
     options = {
@@ -120,7 +122,7 @@ class _RecordingMaskTuning(_Recording, MaskTuning):
 
 def _recording(objective: MaskedLM | MaskTuning) -> _Recording:
     """The objective, recording; the one that was given stays as it is."""
-    recorder = copy.copy(objective)
+    recorder = copy.deepcopy(objective)
     masks_only = isinstance(objective, MaskedLM)
     recorder.__class__ = _RecordingMaskedLM if masks_only else _RecordingMaskTuning
     recorder.times_seen = Counter()

@@ -11,6 +11,7 @@ from mtlib.contexts import gradients_if
 from mtlib.method import one_stage
 from mtlib.objectives import ORIGINAL, Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
+from mtlib.settings import Share, check
 
 
 class OriginalAndRefilled(Objective):
@@ -53,6 +54,7 @@ class DoubleValidated(Objective):
 
     def __init__(self, confidence: float = 0.9):
         super().__init__()
+        check("confidence", confidence, Share)
         self.confidence = confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:

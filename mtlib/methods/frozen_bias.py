@@ -13,6 +13,7 @@ from mtlib.methods.settings import BiasSettings
 from mtlib.methods.states import classify_with_states
 from mtlib.objectives import Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
+from mtlib.settings import From0, check
 
 
 class BiasProduct(ReadsBias):
@@ -68,6 +69,7 @@ class LearnedMixin(ReadsBias):
 
     def __init__(self, entropy_weight: float = 0.03):
         super().__init__()
+        check("entropy_weight", entropy_weight, From0)
         self.entropy_weight = entropy_weight
         self.gate: nn.Linear | None = None
 

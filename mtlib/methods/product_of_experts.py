@@ -10,6 +10,7 @@ from mtlib.methods.bias import unexplained
 from mtlib.methods.settings import ProductOfExpertsSettings
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, require_built
 from mtlib.plm import SharedPLM
+from mtlib.settings import From0, check
 
 
 def product_loss(logits: Tensor, bias_logits: Tensor, labels: Tensor) -> Tensor:
@@ -83,6 +84,7 @@ class ProductOfExperts(Objective):
     ):
         super().__init__()
         self.halve_others = halve_others
+        check("focus", focus, From0 | None)
         self.focus = focus
         self.learning_rate = learning_rate
         self.bias_network: nn.Module | None = None

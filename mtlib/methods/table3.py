@@ -66,15 +66,19 @@ def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, toke
     return (Stage(objective, rates, settings.transforms(masking)),)
 
 
-def fine_tuning_on_changed(make_change: Callable[[MaskingSettings], Transform]) -> Recipe:
+def fine_tuning_on_changed(
+    make_change: Callable[[MaskingSettings], Transform],
+    stream: str = "masks",
+) -> Recipe:
     """The recipe of fine-tuning on texts that are masked, and changed there, before training.
 
     Args:
         make_change: from the method's settings the transform that changes the masked tokens.
+        stream: of random numbers, from which the masks are drawn.
     """
 
     def recipe(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stages:
-        masking = FixedMasking(settings.policy(tokenizer))
+        masking = FixedMasking(settings.policy(tokenizer), stream)
         transforms = (*settings.transforms(masking), make_change(settings))
         return (Stage(FineTuning(), rates, transforms),)
 
@@ -83,11 +87,13 @@ def fine_tuning_on_changed(make_change: Callable[[MaskingSettings], Transform]) 
 
 augmented = fine_tuning_on_changed(lambda settings: Refill(settings.fill, keep_original=True))
 perturb_first = fine_tuning_on_changed(lambda settings: Refill(settings.fill))
+# not the masks that the first stage has trained on
+_refilled_later = fine_tuning_on_changed(lambda settings: Refill(settings.fill), stream="refill")
 
 
 def sequential(settings: SequentialSettings, rates: LearningRates, tokenizer) -> Stages:
     """L_MLM on the texts, then L_FT on texts that the adapted masked LM has refilled."""
-    return (_masked_lm(settings, rates, tokenizer), *perturb_first(settings, rates, tokenizer))
+    return (_masked_lm(settings, rates, tokenizer), *_refilled_later(settings, rates, tokenizer))
 
 
 def intermediate_pretraining(

@@ -182,6 +182,12 @@ class HiddenCut(TwoViews):
         return {**batch, "cut_starts": rng.uniform(len(attention_and_feed_forward(plm)))}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
+        layers = plm.classifier.modules()
+        if any(getattr(layer, "gradient_checkpointing", False) for layer in layers):
+            raise UserError(
+                "gradient_checkpointing is True, and hidden_cut would be left out where passes are "
+                "computed again; leave it False."
+            )
         with ExitStack() as hooks:
             for layer, (attention, feed_forward) in enumerate(attention_and_feed_forward(plm)):
                 note_weights, cut = self._hooks(batch, layer)

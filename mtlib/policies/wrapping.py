@@ -17,9 +17,15 @@ from mtlib.rng import KeyedRNG, example_keys
 
 @dataclass(frozen=True)
 class FixedMasking(MaskingPolicy):
-    """Another policy's masks, drawn once before training and stored in the column `mask`."""
+    """Another policy's masks, drawn once before training and stored in the column `mask`.
+
+    Args:
+        policy: whose masks.
+        stream: see `DrawMasks`.
+    """
 
     policy: MaskingPolicy
+    stream: str = "masks"
     columns = {"mask": 0}
 
     @property
@@ -27,7 +33,7 @@ class FixedMasking(MaskingPolicy):
         return self.policy.predict_all
 
     def transforms(self) -> tuple[Transform, ...]:
-        return (*self.policy.transforms(), DrawMasks(self.policy))
+        return (*self.policy.transforms(), DrawMasks(self.policy, self.stream))
 
     def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         return batch["mask"].bool()  # (batch, seq)
@@ -35,14 +41,20 @@ class FixedMasking(MaskingPolicy):
 
 @dataclass(frozen=True)
 class DrawMasks(Transform):
-    """Adds `mask`: for each token whether a policy masks it, drawn once."""
+    """Adds `mask`: for each token whether a policy masks it, drawn once.
+
+    Args:
+        masking: the policy.
+        stream: of random numbers. "masks" gives the masks of a training's first epoch.
+    """
 
     masking: MaskingPolicy
+    stream: str = "masks"
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         def drawn(rows: list[int], batch: dict) -> Tensor:
             keys = example_keys(seed, epoch=0, examples=torch.tensor(rows, device=plm.device))
-            rng = KeyedRNG(keys, stream="masks")
+            rng = KeyedRNG(keys, stream=self.stream)
             return draw_mask(batch, self.masking, plm.tokenizer, rng, plm)["mask"]  # (batch, seq)
 
         masks = [mask.tolist() for mask in each_token(plm, examples, drawn, self.masking.columns)]

@@ -111,7 +111,7 @@ def address_form(name: str) -> str:
 
 
 def name_of(word: str) -> str:
-    """The name that a given word, folded, has in texts: of an address the one without `https://`."""
+    """The name that a given word, folded, has in texts: an address goes without `https://`."""
     form = form_of(word)
     return form.names[0] if form else word
 

@@ -370,3 +370,8 @@ def check_masking(method: str, settings: Settings) -> None:
             f"{method} masks are drawn while the classifier is still new. Take {able}, "
             "or another policy."
         )
+    if getattr(settings, "barred", False):
+        raise UserError(
+            f"masking is {masking!r}, which asks the classifier in training what it leans on, and "
+            "barred asks which words that is before it has learned any; give one of them."
+        )

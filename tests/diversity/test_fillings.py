@@ -9,8 +9,8 @@ from datasets import Dataset
 
 from mtlib.diversity import two_trainings
 from mtlib.diversity.fillings import COLUMNS, record_fillings
-from mtlib.masking import BernoulliMasking, ExactMasking
-from mtlib.objectives import MaskedLM, MaskTuning
+from mtlib.masking import BernoulliMasking, ExactMasking, GivenWords
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.paths import DATA_DIR
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import SENTENCES, make_batch, make_plm
@@ -105,6 +105,13 @@ def test_recording_changes_no_training_step(tmp_path):
     ObjectiveTrainer(plain, TUNING, arguments, data).train()
     for a, b in zip(watched.parameters(), plain.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_policy_that_reads_the_text_and_an_objective_that_stays_as_it_is():
+    classification = FineTuning("balanced")
+    objective = MaskTuning(0.6, GivenWords(["film"]), classification=classification)
+    rows = record_fillings(make_plm(), objective, make_examples(), **SETTINGS)
+    assert {*rows["original_token"]} == {"film"} and classification.weights is None
 
 
 def test_nothing_masked_makes_no_rows():
