@@ -75,6 +75,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
     """A folder to write into, which becomes `folder` if the block ends well."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
     yield part
     shutil.rmtree(folder, ignore_errors=True)
     part.replace(folder)

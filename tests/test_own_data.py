@@ -141,6 +141,7 @@ def test_lists_as_other_programs_save_them(tmp_path):
         ("word,Mask\nacme,x\ngood,\n", ["acme"]),
         ("\ufeff Word ; MASK \r\nacme;X\r\ngood;\r\n", ["acme"]),
         ("word\tmask\nacme\tTRUE\ngood\tnan\nbad\tFalse\n", ["acme"]),
+        ("word,mask\na,✔️\nb,Ｘ\nc,X\u200b\nd,\n", ["a", "b", "c"]),
         ("word,mask\na,1.0\nb,NaN\nc,<NA>\nd,0.0\ne,None\nf,N/A\n", ["a"]),
         ('word,mask,example\nacme,x,"a\u2028b\nc"\ngood,,a\x85b\x0cc\n', ["acme"]),
         (f"word,mask,example\nacme,x,{'long ' * 40_000}\n", ["acme"]),

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtlib.cli.own_data import File, Label, Text, read_marks
-from mtlib.cli.terminal import JsonFile, check_new, print_line, print_table, write_json
+from mtlib.cli.terminal import (
+    JsonFile,
+    check_different,
+    check_new,
+    print_line,
+    print_table,
+    write_json,
+)
 from mtlib.errors import UserError
 
 if TYPE_CHECKING:
@@ -57,6 +64,7 @@ def leans(
     from mtlib.data.tables import TableFile
     from mtlib.own_data.leans import leans as ask  # loads torch
 
+    check_different(out, figure, json_file)
     if out is not None:
         check_new(out)
     if figure is not None:

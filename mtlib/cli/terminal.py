@@ -31,6 +31,14 @@ def check_new(file: Path, option: str = "--out") -> None:
     make_writable(file.parent)
 
 
+def check_different(*files: Path | None) -> None:
+    """Raise `UserError` where one file is to be written twice."""
+    given = [file.absolute() for file in files if file is not None]
+    for file in given:
+        if given.count(file) > 1:
+            raise UserError(f"{file} is given for two options; give each a file of its own.")
+
+
 def _new_json(file: Path | None) -> Path | None:
     if file is not None:
         check_new(file, "--json")

@@ -1,6 +1,6 @@
 """Class probabilities of texts, by any sequence classifier that transformers reads."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -24,6 +24,7 @@ from mtlib.plm import SharedPLM
 from mtlib.rows.folding import fold
 from mtlib.tokens import text_reader
 
+_BLANK = "▁"  # SentencePiece's, before a word
 _NUMBERED = "LABEL_"  # how transformers names classes that nobody has named
 
 
@@ -90,10 +91,10 @@ class Classifier:
         return Dataset.from_dict(dict(encoded))
 
     def known_tokens(self, texts: Sequence[Texts]) -> list[list[int]]:
-        """The tokens of each row but [UNK]."""
-        unknown = self.tokenizer.unk_token_id
+        """The tokens of each row but [UNK] and the blank before it, where that is a token."""
+        unknown = {self.tokenizer.unk_token_id, self.tokenizer.convert_tokens_to_ids(_BLANK)}
         input_ids = self.encode(texts)["input_ids"]
-        return [[token for token in tokens if token != unknown] for tokens in input_ids]
+        return [[token for token in tokens if token not in unknown] for tokens in input_ids]
 
     @torch.inference_mode()
     def probabilities(self, examples: Dataset) -> np.ndarray:
@@ -128,12 +129,22 @@ def class_numbers(labels: Iterable[str], classifier: Classifier) -> dict[str, in
     numbers = {label: _number_of(label, by_name) for label in sorted(labels)}
     unknown = [label for label, number in numbers.items() if number is None]
     if unknown:
-        raise UserError(
-            f"the rows have the label {unknown[0]!r}, and the model's are "
-            f"{', '.join(classifier.labels)}; give the names of its classes as `labels` "
-            "(`--labels`), in the order of their numbers."
-        )
+        raise _unknown(unknown[0], classifier)
     return numbers
+
+
+def check_from_0(labels: Collection[str], classifier: Classifier) -> None:
+    """Raise `UserError` where labels from 1 on would be taken for classes from 0 on."""
+    one_more = str(len(classifier.labels))
+    if "0" not in labels and one_more in labels:
+        raise _unknown(one_more, classifier)
+
+
+def _unknown(label: str, classifier: Classifier) -> UserError:
+    return UserError(
+        f"the rows have the label {label!r}, and the model's are {', '.join(classifier.labels)}; "
+        "give the names of its classes as `labels` (`--labels`), in the order of their numbers."
+    )
 
 
 def _number_of(label: str, by_name: Mapping[str, int]) -> int | None:

@@ -12,12 +12,13 @@ from datasets import Dataset
 from mtlib.errors import UserError
 from mtlib.own_data.preparing import OwnSets, Report, prepare
 from mtlib.own_data.reading import Words, listed_words
-from mtlib.own_data.results import Debiased, model_card, save
+from mtlib.own_data.results import Debiased, is_begun, model_card, save
 from mtlib.own_data.scoring import leans_of_words, predict_sets, score, score_words
 from mtlib.own_data.suspects import suspects
 from mtlib.own_data.training import BASELINE, MASKS_LEFT, arms_of, check_bias, train_arms
 from mtlib.paths import make_writable
 from mtlib.runs.environment import quiet_libraries
+from mtlib.runs.locks import claim
 from mtlib.spans import WordSpans
 
 DEFAULT = MASKS_LEFT  # where words are given
@@ -74,12 +75,13 @@ def debias(
         UserError: fewer than two labels, or a label with one row; sets that do not fit one another;
             words of which none stands in a text; a folder that holds something else, or cannot be
             written; a bad setting.
+        Busy: another process trains in this folder.
     """
     out = Path(out)
     words = _given_words(words)
     if method is None:
         method = _default_method(words, report)
-    make_writable(out, empty=True)
+    make_writable(out, empty=not is_begun(out))
     arms = arms_of(method, words, settings, training, alone)
     quiet_libraries()
     sets = prepare(train, dev, tests, report)
@@ -88,16 +90,19 @@ def debias(
         _check_words_stand_there(words, sets)
     pointing = suspects(sets.train, top=None, min_count=1, words=words)
     _report_words(words, pointing, report)
-    models = train_arms(arms, sets, out / ".work", report)
-    predictions = predict_sets(models, sets, words, arms[method].max_length)
-    table = score(predictions, sets, pointing, report)
-    by_word = score_words(predictions, sets, pointing)
-    if len(by_word):
-        leaned = leans_of_words(models, sets, pointing, arms[method].max_length, report)
-        by_word = by_word.merge(leaned, how="left")
-    baseline = models[BASELINE] if method != BASELINE and BASELINE in models else None
-    result = Debiased(models[method], table, pointing, by_word, baseline)
-    save(result, model_card(method, arms[method], words, result), out, keep)
+    work = out / ".work"
+    work.mkdir(exist_ok=True)
+    with claim(work / "training.lock"):
+        models = train_arms(arms, sets, work, report)
+        predictions = predict_sets(models, sets, words, arms[method].max_length)
+        table = score(predictions, sets, pointing, report)
+        by_word = score_words(predictions, sets, pointing)
+        if len(by_word):
+            leaned = leans_of_words(models, sets, pointing, arms[method].max_length, report)
+            by_word = by_word.merge(leaned, how="left")
+        baseline = models[BASELINE] if method != BASELINE and BASELINE in models else None
+        result = Debiased(models[method], table, pointing, by_word, baseline)
+        save(result, model_card(method, arms[method], words, result), out, keep)
     return result
 
 

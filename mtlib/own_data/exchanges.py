@@ -91,9 +91,9 @@ def _in_place_of(written: str, suspect: Suspect, partner: Suspect) -> str:
 
     Of an address stays what is written around the name: `https://`, and the page of a site.
     """
-    name = re.search(re.escape(suspect.word), written, re.IGNORECASE)
+    name = re.search(re.escape(suspect.folded), written, re.IGNORECASE)
     if name and suspect.form and suspect.form == partner.form:
-        return written[: name.start()] + partner.word + written[name.end() :]
+        return written[: name.start()] + partner.folded + written[name.end() :]
     return in_case_of(written, partner)
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binomtest
 
-from mtlib.own_data.classifier import Classifier, class_numbers
+from mtlib.own_data.classifier import Classifier, check_from_0, class_numbers
 from mtlib.own_data.exchanges import Suspect, Texts, exchanged
 from mtlib.own_data.partners import Exchange, PartnerChooser, Samples, pool_of
 from mtlib.plm import SharedPLM
@@ -111,8 +111,8 @@ def leans(
     asked = [suspect for suspect in pool if suspect.asked]
     samples = Samples(pool, max(_SAMPLE, 2 * n_rows), seed)
     samples.collect(rows)
-    if not classifier.has_names:  # or labels from 1 on would be taken for those from 0 on
-        class_numbers(samples.label_names(rows), classifier)
+    if not classifier.has_names and partners is None:
+        check_from_0(samples.label_names(rows), classifier)
     chooser = PartnerChooser(pool, samples)
     console = Console(stderr=True)
     bar = {"console": console, "transient": True, "disable": not console.is_terminal}

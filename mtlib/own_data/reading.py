@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pandas
 
 from mtlib.errors import UserError
-from mtlib.rows.folding import phrases_of
+from mtlib.rows.folding import fold, phrases_of
 from mtlib.rows.labels import known_labels, label_column
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def is_marked(mark: object, place: str) -> bool:
     Raises:
         UserError: it says neither yes nor no; the message names the `place`.
     """
-    mark = str(mark).strip().lower()
+    mark = fold(str(mark)).strip()
     if mark in _NO:
         return False
     if mark in _YES or not mark.strip("x"):

@@ -8,7 +8,7 @@ signs, in one case, with one kind of apostrophe and of hyphen. A letter and its 
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from mtlib.errors import UserError
@@ -48,6 +48,7 @@ _MARK_NUMBERS = [
     number for number in range(0x300, _LAST) if unicodedata.category(chr(number))[0] == "M"
 ]
 _is_unspaced = re.compile(f"[{UNSPACED}]").match
+_BESIDE_UNSPACED = re.compile(f" (?=[{UNSPACED}])|(?<=[{UNSPACED}]) ")
 _MARKS = _ranges(_MARK_NUMBERS)
 _SPACED_MARKS = _ranges(number for number in _MARK_NUMBERS if not _is_unspaced(chr(number)))
 LETTER = rf"[^\W{UNSPACED}]"  # one that forms words with its neighbours
@@ -77,7 +78,12 @@ def fold(text: str, match_case: bool = False) -> str:
 
 def folded_word(word: str) -> str:
     """A word, phrase or form as it is compared: folded, with single spaces, by its name."""
-    return name_of(" ".join(fold(word).split()))
+    return name_of(_spaced(fold(word)))
+
+
+def _spaced(folded: str) -> str:
+    """With single spaces, and none beside a sign of a script that is written without."""
+    return _BESIDE_UNSPACED.sub("", " ".join(folded.split()))
 
 
 def spelling(text: str) -> str:
@@ -153,7 +159,7 @@ class Finder:
             words = given - forms
             sites = {name for name in words | names if may_be_site(name)}
             self._forms = names | sites
-            words |= {site for site in sites if not is_form(site)}
+            words |= {name for name in names | sites if not is_form(name)}
             self.pattern = words_pattern(words)
             self._ascii_pattern = _ascii_pattern(words)
 
@@ -176,8 +182,7 @@ class Finder:
         folded = fold(text)
         pattern = self._ascii_pattern if folded.isascii() else self.pattern
         words = [
-            (match.start(), match.end(), (" ".join(match[0].split()),))
-            for match in pattern.finditer(folded)
+            (match.start(), match.end(), (_spaced(match[0]),)) for match in pattern.finditer(folded)
         ]
         if not self._forms:
             return words
@@ -240,11 +245,23 @@ def _ascii_pattern(words: str | Iterable[str]) -> re.Pattern:
 
 
 def _folded(words: str | Iterable[str]) -> set[str]:
-    return {fold(phrase) for phrase in phrases_of(words)}
+    return {_spaced(fold(phrase)) for phrase in phrases_of(words)}
+
+
+def _as_written(word: str) -> str:
+    """A pattern for it: beside a sign of a script without spaces there may be some."""
+    if word.isascii():
+        return re.escape(word)
+    pieces = [re.escape(word[0])]
+    for before, sign in pairwise(word):
+        if _is_unspaced(before) or _is_unspaced(sign):
+            pieces.append(r"\s*")
+        pieces.append(re.escape(sign))
+    return "".join(pieces)
 
 
 def _any_of(folded: Iterable[str]) -> str:
     ordered = sorted(folded, key=lambda phrase: (-len(phrase), phrase))
-    choices = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered)
+    choices = "|".join(r"\s+".join(map(_as_written, phrase.split())) for phrase in ordered)
     # apostrophes are plain in folded text alone; of no words nothing is found
     return f"(?:{choices})".replace("'", "['’]") if choices else "(?!)"

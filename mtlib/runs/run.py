@@ -119,14 +119,14 @@ def _is_finished(inputs: Inputs, path: Path, keep_model: bool, reuse: bool) -> b
     if not path.exists():
         return False
     (record,) = read_records([path])
-    if record["identity"] not in inputs.identities:
-        return False  # a shipped one in another precision, which was left to the device then
     made_in = record.get("environment", {})
     if not reuse and not is_of_this_code(made_in):
         raise UserError(
             f"{path} has a result of this run already, made at {origin(made_in)}. Give --reuse to "
             "take it, or another --out to train; nothing was trained or changed."
         )
+    if record["identity"] not in inputs.identities:
+        return False  # a shipped one in another precision, which was left to the device then
     return not keep_model or model_folder(path, record).exists()
 
 

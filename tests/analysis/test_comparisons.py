@@ -351,11 +351,12 @@ class TestCommand:
 
     def test_splits_of_a_set_stand_apart(self, tmp_path):
         records = [make_record("fine_tuning", seed, 90) for seed in range(3)]
-        for record, split in zip(records, ("dev", "dev", "test"), strict=True):
-            record["config"]["splits"] = {INSIDE: split}
+        # "test" is the set's default
+        for record, splits in zip(records, ({}, {INSIDE: "test"}, {INSIDE: "dev"}), strict=True):
+            record["config"]["splits"] = splits
         (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, records)))
         output = call("tables", "--records", tmp_path / "runs.jsonl", "--format", "markdown")
-        assert f"{INSIDE} (dev) | {INSIDE} (test)" in output
+        assert f"{INSIDE} (test) | {INSIDE} (dev)" in output
         assert "| fine_tuning | 3 | 90.00 ± 0.00 | 90.00 |" in output
 
     def test_records_of_ones_own_in_a_comparison(self, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -25,6 +26,7 @@ from mtlib.own_data.scoring import _macro_f1, score, scores_of
 from mtlib.own_data.training import BASELINE, told_by
 from mtlib.plm import SharedPLM
 from mtlib.runs import training as training_of_runs
+from mtlib.runs.locks import Busy, claim
 from mtlib.trainer import ObjectiveTrainer
 
 NO_WORDS = pandas.DataFrame(columns=["word", "where", "label", "z"])
@@ -215,6 +217,34 @@ def test_what_other_code_began_is_not_resumed(model, tmp_path, monkeypatch):
             debias(rows(60), **given)
         assert any("training begins anew" in line for line in told) == begun_anew
         assert len([*(tmp_path / ".work").glob("*/finished")]) == 1 + begun_anew
+
+
+def test_a_call_that_is_cut_off_while_it_saves_is_resumed(model, tmp_path, monkeypatch):
+    given = {"out": tmp_path, **short(model, method="mask_tuning")}
+    replace, moved = Path.replace, []
+
+    def cut(path, target):
+        if path.parent.name == "result":
+            moved.append(path.name)
+            if len(moved) == 4:
+                raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", cut)
+        debias(rows(60), ["film"], **given)
+    assert {*moved[:3]} < {path.name for path in tmp_path.iterdir()}
+    told = []
+    debias(rows(60), ["film"], **given | {"report": told.append})
+    assert told.count("it was finished here before.") == 2
+    assert {".work"}.isdisjoint(path.name for path in tmp_path.iterdir())
+    assert SharedPLM.from_pretrained(tmp_path / "fine_tuning").num_labels == 2
+
+
+def test_one_process_at_a_time(model, tmp_path):
+    (tmp_path / ".work").mkdir()
+    with claim(tmp_path / ".work" / "training.lock"), pytest.raises(Busy, match="is being run by"):
+        debias(rows(60), out=tmp_path, **short(model, method="fine_tuning"))
 
 
 def test_the_identity_of_a_training_has_all_that_decides_it(model, tmp_path):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from mtlib import leans, suspects
 from mtlib.cli import app
 from mtlib.errors import UserError
-from mtlib.own_data.classifier import Classifier, class_numbers
+from mtlib.own_data.classifier import Classifier, check_from_0, class_numbers
 from mtlib.own_data.exchanges import Suspect, exchanged, in_case_of
 from mtlib.own_data.leans import paired_interval
 from mtlib.own_data.partners import PartnerChooser, Samples, pool_of, rivals_of
@@ -222,6 +222,8 @@ def test_addresses_are_exchanged_for_those_of_their_form():
     site = exchanged(texts, pool[0], Suspect("c.org", "address"), finder)
     assert site == ("See https://WWW.c.org/a.org and c.org!",)
     assert exchanged(texts, pool[0], Suspect("@me", "address"), finder) == ("See @me and @me!",)
+    pasted = [Suspect(f"https://{name}.org", "address") for name in "ac"]
+    assert exchanged(texts, *pasted, Finder(["https://a.org"])) == site
 
 
 def test_the_rest_of_a_phrase_takes_the_place_of_none_of_its_words():
@@ -358,6 +360,15 @@ def test_the_numbers_of_classes(classes, labels, numbers):
         class_numbers(labels, classifier)
 
 
+def test_labels_from_1_on_are_not_those_from_0_on():
+    plm = READS_BRANDS
+    classifier = Classifier(plm.classifier, plm.tokenizer, ["LABEL_0", "LABEL_1"], 128, 8)
+    with pytest.raises(UserError, match="the rows have the label '2'"):
+        check_from_0({"1", "2"}, classifier)
+    for labels in ({"0", "1"}, {"-1", "0", "1"}, {"0", "1", "2"}, {"1"}):
+        check_from_0(labels, classifier)
+
+
 def test_rows_do_not_depend_on_their_order_and_copies_count_once():
     rows = reviews()
     expected = asked(READS_BRANDS, rows, n_rows=10)
@@ -387,6 +398,8 @@ def test_the_command(tmp_path):
     files["json"].unlink()
     again = CliRunner().invoke(app, [*map(str, arguments)])
     assert "leans.csv, which is there already" in str(again.exception)
+    twice = CliRunner().invoke(app, [*map(str, arguments[:7]), "--out", "a.csv", "--json", "a.csv"])
+    assert "a.csv is given for two options" in str(twice.exception)
     to_draw = [*map(str, arguments[:7]), "--figure", str(tmp_path / "leans.xyz")]
     drawn = CliRunner().invoke(app, to_draw)
     assert "expected a file in .png, .svg, .pdf" in str(drawn.exception)

@@ -104,6 +104,14 @@ def test_words_by_hand(text, words):
         ("https://shop.example/a", "see www.shop.example/a/ now", ["www.shop.example/a/"]),
         ("www.shop.example", "at https://shop.example/b", ["https://shop.example/b"]),
         ("https://bit.ly", "http://bit.ly/xy, or bit.ly", ["http://bit.ly/xy", "bit.ly"]),
+        (
+            "https://shop.example:8080",
+            "https://shop.example:8080/x shop.example:8080",
+            ["shop.example:8080", "shop.example:8080"],
+        ),
+        # in scripts without spaces, beside others
+        ("买iphone手", "我买 iPhone 手机", ["买 iPhone 手"]),
+        ("手 机", "我的手机", ["手机"]),
         ("node.js", "Node.js, https://node.js/x", ["Node.js", "https://node.js/x"]),
     ],
 )
