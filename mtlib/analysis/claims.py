@@ -11,6 +11,7 @@ from mtlib.data.yaml_files import load_yaml
 from mtlib.paths import DATA_DIR
 
 MODELS = ("BERT-base", "RoBERTa-base", "BART-base")
+_NAMES = {"imdb_contrast": "IMDB contrast", "anli_r1": "ANLI"}  # which the paper shortens
 _FLOOR = 2  # points: an arm that is no more above the commonest answer has not learned the set
 _NOT_RUN = intervals.Difference(float("nan"), None, None, 0)
 _EXCLUDES_0 = {intervals.BETTER: "better", intervals.WORSE: "worse", intervals.OPEN: "no"}
@@ -95,7 +96,7 @@ def _judged(
         observed, obstacle = _observed(runs, base_runs, measure)
     row = {
         "than": than,
-        "on": COLUMNS[set_name] + ("" if in_paper else ", mean over labels"),
+        "on": _NAMES.get(set_name, COLUMNS[set_name]) + ("" if in_paper else ", mean over labels"),
         "set": set_name,
         "setting": setting,
         "report": report if isinstance(report, bool) else measured_on in report,

@@ -65,12 +65,15 @@ def _welch_difference(first: pandas.Series, second: pandas.Series, level: float)
     n = min(len(first), len(second))
     if n < 2:
         return Difference(mean, None, None, n)
-    if first.var() + second.var() == 0:
+    arms = (first, second)
+    squared_errors = [arm.var() / len(arm) for arm in arms]  # of the means
+    squared_error = sum(squared_errors)
+    if squared_error == 0:
         return Difference(mean, mean, mean, n)
-    from scipy import stats  # takes seconds to import, and few comparisons need it
-
-    low, high = stats.ttest_ind(first, second, equal_var=False).confidence_interval(level)
-    return Difference(mean, float(low), float(high), n)
+    shares = [part / squared_error for part in squared_errors]
+    degrees = 1 / sum(share**2 / (len(arm) - 1) for share, arm in zip(shares, arms, strict=True))
+    half_width = _t_quantile(degrees, level) * math.sqrt(squared_error)
+    return Difference(mean, mean - half_width, mean + half_width, n)
 
 
 def verdict(observed: Difference, obstacle: str = "") -> str:
@@ -122,10 +125,15 @@ def _no_verdict(observed: Difference, obstacle: str) -> str:
 
 def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
     """(mean, low, high) of two values or more, by Student's t."""
-    from scipy.special import stdtrit  # far quicker to import than scipy.stats
-
     mean = fmean(values)
     n = len(values)
     standard_error = np.std(values, ddof=1) / np.sqrt(n)
-    half_width = float(stdtrit(n - 1, (1 + level) / 2) * standard_error)
+    half_width = float(_t_quantile(n - 1, level) * standard_error)
     return mean, mean - half_width, mean + half_width
+
+
+def _t_quantile(degrees: float, level: float) -> float:
+    """How many standard errors an interval of this level reaches to either side."""
+    from scipy.special import stdtrit  # far quicker to import than scipy.stats
+
+    return float(stdtrit(degrees, (1 + level) / 2))

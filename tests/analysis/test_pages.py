@@ -36,7 +36,7 @@ def test_a_claim_has_welchs_interval_and_the_effects_of_three_models():
     here = f"{of('Mask-tuning').mean() - of('fine-tuning').mean():+.1f} [{low:+.1f}, {high:+.1f}]"
     assert (
         rows("claims: report")[1]
-        == f"|  | IMDB-Cont | +3.7, +4.0, +0.5 | {here} | no | excluded, excluded, open | 5 |  |"
+        == f"|  | IMDB contrast | +3.7, +4.0, +0.5 | {here} | no | excluded, excluded, open | 5 |  |"
     )
 
 
