@@ -204,7 +204,7 @@ def _check_code(runs: Sequence["GridRun"], store: "Store") -> None:
     """Raise `UserError` where other code has made records that are not to be reused."""
     from mtlib.sweeps.store import OTHER_CODE
 
-    files = [run.file for run in runs if store.state(run.file) == OTHER_CODE]
+    files = [run.file for run in runs if _state(run, store) == OTHER_CODE]
     if files:
         raise UserError(
             f"of {len(runs)} runs {len(files)} have a record in {store.address} that other code "
@@ -263,7 +263,7 @@ def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
 
 
 def _state(run: "GridRun", store: "Store") -> str:
-    state = store.state(run.file)
+    state = store.state(run.file, run.config.precision)
     if state is not None:
         return "there" if state == "written" else state
     if store.holder(run.file):

@@ -102,7 +102,7 @@ def _start_waiting(
         run, earliest = waiting.popleft()
         if time.monotonic() < earliest or store.holder(run.file):
             waiting.append((run, earliest))
-        elif (state := store.state(run.file)) is not None:
+        elif (state := store.state(run.file, run.config.precision)) is not None:
             store.log(run.file).unlink(missing_ok=True)  # of a sweep that was killed
             yield Outcome(run, "there" if state == "written" else state)
         else:
@@ -142,7 +142,7 @@ def _cause(error: Exception) -> str:
 def _state_once_visible(run: GridRun, store: Store) -> str:
     """What the record of a run says that has been written."""
     deadline = time.monotonic() + _VISIBLE
-    while (state := store.state(run.file)) is None:
+    while (state := store.state(run.file, run.config.precision)) is None:
         if time.monotonic() > deadline:
             raise UserError(
                 f"{run.file} was written, but is not to be seen in {store.address} from here; "

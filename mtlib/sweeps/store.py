@@ -67,14 +67,17 @@ class Store:
             with self._errors("write to"):
                 self._system.rm_file(f"{self._root}/{probe}")
 
-    def state(self, name: str) -> str | None:
+    def state(self, name: str, precision: str = "auto") -> str | None:
         """What a record says of its run: "written", or "diverged" if training did.
 
         `OTHER_CODE` where that made it, unless such records are reused; None where there is no
-        record, or where it lacks a model that is to be kept.
+        record, or where it lacks a model that is to be kept, or is a reused one in another
+        precision than the one asked for ("auto": any will do).
         """
         record = self._record(name)
         if record is None:
+            return None
+        if precision != "auto" and record["config"]["precision"] != precision:
             return None
         if not self.reuse and not is_of_this_code(record.get("environment", {})):
             return OTHER_CODE

@@ -28,11 +28,12 @@ def execute_run(
     from mtlib.runs.run import run
     from mtlib.sweeps.store import Store
 
+    config = configure(**settings)
     store = Store(out, reuse, keep_model)
     answered = False
-    if store.state(file) is None:  # else another process has done it meanwhile
+    if store.state(file, config.precision) is None:  # else another process has done it meanwhile
         try:
-            _, answered = run(configure(**settings), store.folder, keep_model, reuse=reuse)
+            _, answered = run(config, store.folder, keep_model, reuse=reuse)
         except Busy:
             return "busy"
     state = store.finish(file)

@@ -15,7 +15,7 @@ MADE_BY = {"code_sha256": code_sha256()}
 RECORD = {
     "schema_version": 2,
     "identity": "a",
-    "config": {"method": "fine_tuning"},
+    "config": {"method": "fine_tuning", "precision": "bf16"},
     "metrics": {},
     "environment": MADE_BY,
 }
@@ -84,7 +84,9 @@ def test_a_record_by_other_code_counts_where_such_are_reused(place):
     train(place, environment={"commit": "a" * 40})
     assert place.finish("a.json") == place.state("a.json") == "other code"
     assert place.origin("a.json").startswith("commit aaaaaaaaaa, whose code may differ")
-    assert Store(place.address, reuse=True).state("a.json") == "written"
+    reusing = Store(place.address, reuse=True)
+    assert reusing.state("a.json") == reusing.state("a.json", "bf16") == "written"
+    assert reusing.state("a.json", "float32") is None
 
 
 def test_a_record_that_is_not_json(place):
