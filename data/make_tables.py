@@ -171,7 +171,7 @@ def _costs(costs: list[dict]) -> Iterator[dict]:
                 "steps": f"{steps:,}",
                 "a step, ms": _pair(1000 * seconds / steps, digits=0),
                 "minutes": _pair(seconds / 60),
-                "memory, GB": _pair(means["memory_mb"] / 1000),
+                "memory, GB": _pair(means["memory_mb"] * 2**20 / 1e9),
             }
             words = ""  # further rows of the comparison need no name
 

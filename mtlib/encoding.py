@@ -94,6 +94,8 @@ def _check_dataset(dataset: object) -> None:
 def _dropped_columns(names: list[str], texts: list[str], keep: Collection[str]) -> list[str]:
     """The columns that are not carried through. Warns where one looks like a second text."""
     kept = {keep} if isinstance(keep, str) else {*keep}
+    if "length" in kept:
+        raise UserError("keep has 'length', which tokenise makes itself; rename your column.")
     if "text" in kept:
         kept.update(texts)
     dropped = [name for name in names if name not in kept]
@@ -209,6 +211,8 @@ class Collator:
         seed: of all random numbers; None draws none.
         buckets: pad to multiples of 8 tokens up to 64, of 32 above, and to 1, 2, 4, 8 ... masked
             positions. Batches then have few shapes, which CUDA graphs need.
+        longest: the tokens that the model reads at most, beyond which nothing is padded. None: as
+            the tokenizer says.
     """
 
     def __init__(
@@ -218,8 +222,10 @@ class Collator:
         masking: MaskingPolicy | None = None,
         seed: int | None = None,
         buckets: bool = False,
+        longest: int | None = None,
     ):
         self.tokenizer = tokenizer
+        self.longest = longest or tokenizer.model_max_length
         self.columns = dict(columns or {})
         self.masking = masking
         self.seed = seed
@@ -273,7 +279,7 @@ class Collator:
             return longest
         step = 8 if longest <= 64 else 32
         rounded_up = -(-longest // step) * step
-        return max(longest, min(rounded_up, self.tokenizer.model_max_length))
+        return max(longest, min(rounded_up, self.longest))
 
 
 def _padded_column(

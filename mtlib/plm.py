@@ -87,6 +87,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         if shared:
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
+        self._also_blocked: set[int] = set()
         self._note_blocked_tokens()
         read_by_classifier = signature(classifier.forward).parameters.keys()
         read_by_both = read_by_classifier & signature(mlm.forward).parameters.keys()
@@ -100,7 +101,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         unknown = self.tokenizer.unk_token_id
         special = [token for token in special_tokens(self.tokenizer) if token != unknown]
         blocked = torch.zeros(n_rows, dtype=torch.bool, device=self.device)
-        blocked[special] = True
+        blocked[[*special, *self._also_blocked]] = True
         blocked[len(self.tokenizer) :] = True  # rows that only pad the embedding matrix
         self.register_buffer("_blocked", blocked, persistent=False)  # (vocab,)
 
@@ -451,6 +452,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
 
     def block(self, tokens: Sequence[int]) -> None:
         """Keep `fill_masks` from filling in these tokens too; this is not saved with the model."""
+        self._also_blocked.update(tokens)
         self._blocked[list(tokens)] = True
 
     def shifted_right(self, input_ids: Tensor) -> Tensor:

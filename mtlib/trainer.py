@@ -168,6 +168,7 @@ class ObjectiveTrainer(Trainer):
             masking=self.training_objective.masking,
             seed=self.args.seed,
             buckets=self._uses_cuda_graphs,
+            longest=self.plm.longest,
         )
 
     @property

@@ -106,7 +106,9 @@ class TestEveryArchitecture:
             classes, words = plm.classify(batch), at_masks(plm, batch, mask)
         n = len(plm.tokenizer)
         plm.tokenizer.add_tokens(["covidxyz", "zebras"])
+        plm.block([7])
         assert plm.resize_token_embeddings(mean_resizing=False).weight.shape[0] == n + 2
+        assert plm._blocked[7]
         with torch.no_grad():
             torch.testing.assert_close(plm.classify(batch), classes)
             torch.testing.assert_close(at_masks(plm, batch, mask)[:, :n], words)

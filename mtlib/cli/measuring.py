@@ -45,6 +45,8 @@ def _measurements(names: Iterable[str], quick: bool, throughput: str | None) -> 
 
     if throughput is None:
         return bench.run(names, quick)
+    if names:
+        raise UserError(f"--throughput measures nothing else; leave out {', '.join(names)}.")
     if quick:
         return bench.throughput(throughput, sizes=((16, 16),), steps=6)
     return bench.throughput(throughput)
@@ -113,7 +115,7 @@ def diversity(
     model: Model = "mini",
     examples: Annotated[int, typer.Option(help="training examples of each task")] = 200,
     epochs: Annotated[int, typer.Option(help="passes over them")] = 3,
-    seed: Annotated[int, typer.Option(help="of the examples, the masks and the order")] = 0,
+    seed: Annotated[int, typer.Option(help="of the masks and the order")] = 0,
     out: Annotated[
         Path,
         typer.Option(help="folder for the fillings; a task that is there is not trained again"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mtlib.cli.terminal import console, named_values, print_line, print_table
+from mtlib.errors import UserError
 
 if TYPE_CHECKING:
     from mtlib.tutorial import runner
@@ -61,6 +62,8 @@ def notebooks(
     from mtlib.tutorial import grading, runner
 
     if student is not None:
+        if names or parameter:
+            raise UserError("--student grades whatever is in a folder; leave out names and -p.")
         grading.grade_folder(student, profile, out / "students", print_line)
         return
     paths = runner.find(names or [])

@@ -57,12 +57,19 @@ def tables(
     if only_list:
         _print_names(form)
         return
+    if source is not None and (not names or "claims" in names):
+        raise UserError("--source is for comparisons; give their names (`--list` has them).")
     if records and not names:
         _print_plain(records, form)
         return
+    if form == "csv" and "claims" in names and len(names) > 1:
+        raise UserError("claims have columns of their own; ask for them alone.")
     chosen = _comparisons(names, records or ())
     if "claims" in names:
         _print_claims(form)
+    if form == "csv" and source is None:
+        _print_frames(chosen, form)
+        return
     for comparison in chosen:
         if source is None:
             _print_comparison(comparison, form)
@@ -103,10 +110,19 @@ def _print_of_examples(comparison: "Comparison", source: str) -> None:
     print(json.dumps(examples.of_examples(comparison, source)))
 
 
+def _print_frames(chosen: Sequence["Comparison"], form: Form) -> None:
+    """A line for each run and set; of several comparisons the first column says which."""
+    import pandas
+
+    frames = {comparison.name: comparison.frame() for comparison in chosen}
+    if len(frames) == 1:
+        _print(*frames.values(), form)
+    elif frames:
+        table = pandas.concat(frames, names=["comparison", None]).reset_index("comparison")
+        _print(table, form)
+
+
 def _print_comparison(comparison: "Comparison", form: Form) -> None:
-    if form == "csv":
-        _print(comparison.frame(), form)
-        return
     for task in comparison.tasks:
         heading = f"{comparison.name}, {task}"
         table = comparison.table(task)

@@ -125,6 +125,7 @@ def _recording(objective: MaskedLM | MaskTuning) -> _Recording:
     recorder = copy.deepcopy(objective)
     masks_only = isinstance(objective, MaskedLM)
     recorder.__class__ = _RecordingMaskedLM if masks_only else _RecordingMaskTuning
+    recorder.static = False  # it reads from the device in each step
     recorder.times_seen = Counter()
     recorder.fillings = []
     return recorder

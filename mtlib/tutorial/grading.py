@@ -36,13 +36,16 @@ def grade_folder(folder: Path, profile: str, out: Path, report: Callable[[str], 
     Raises:
         UserError: there is no notebook in `folder`.
     """
-    students = submissions(folder)
+    students = submissions(folder, out)
     make_writable(out)
     rows = []
     for student, paths in students.items():
         sentences = []
         for path in paths:
-            name, results = grade(path, profile, out / student)
+            copy = out / student / path.relative_to(folder / student)
+            if path == folder / path.name:  # in no subfolder
+                copy = out / student / path.name
+            name, results = grade(path, profile, copy)
             sentences.append(_sentence(name, results))
             rows += [(student, name, number, result) for number, result in results.items()]
         report(f"{student}: {'; '.join(sentences)}")
@@ -50,8 +53,8 @@ def grade_folder(folder: Path, profile: str, out: Path, report: Callable[[str], 
     grades.astype({"exercise": "Int64"}).to_csv(out / "grades.csv", index=False)
 
 
-def submissions(folder: Path) -> dict[str, list[Path]]:
-    """Notebooks by student.
+def submissions(folder: Path, out: Path) -> dict[str, list[Path]]:
+    """Notebooks by student, but for what an earlier call has left in `out`.
 
     A student's name is that of the subfolder, or that of a notebook that is in none.
     """
@@ -59,7 +62,7 @@ def submissions(folder: Path) -> dict[str, list[Path]]:
     for path in sorted(folder.rglob("*.ipynb")):
         parts = path.relative_to(folder).parts
         is_hidden = any(part.startswith(".") for part in parts)  # such as .ipynb_checkpoints
-        if not is_hidden:
+        if not is_hidden and out.absolute() not in path.absolute().parents:
             student = parts[0].removesuffix(".ipynb")
             students.setdefault(student, []).append(path)
     if not students:
@@ -70,15 +73,15 @@ def submissions(folder: Path) -> dict[str, list[Path]]:
     return students
 
 
-def grade(path: Path, profile: str, out: Path) -> tuple[str, dict[int | None, str]]:
+def grade(path: Path, profile: str, copy: Path) -> tuple[str, dict[int | None, str]]:
     """The name of the original notebook, and the result of each exercise by its number.
 
     If it cannot be graded, the name of the file, and the reason under None.
     """
     try:
         original = _original_of(path)
-        _execute_all_cells(path, out / path.name, profile)
-        executed = nbformat.read(out / path.name, as_version=4)
+        _execute_all_cells(path, copy, profile)
+        executed = nbformat.read(copy, as_version=4)
         return original.stem, _results(nbformat.read(original, as_version=4), executed)
     except Exception as error:  # a submission may be broken in any way; the others are graded still
         first_line = str(error).strip().partition("\n")[0]

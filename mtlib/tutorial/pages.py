@@ -76,6 +76,9 @@ def _picture(formula: re.Match) -> str:
     from matplotlib.mathtext import math_to_image
 
     svg = io.BytesIO()
-    math_to_image(f"${formula[1].strip()}$", svg, FontProperties(size=13), format="svg")
+    try:
+        math_to_image(f"${formula[1].strip()}$", svg, FontProperties(size=13), format="svg")
+    except ValueError:  # what matplotlib does not know is shown as it is written
+        return f"`{formula[1].strip()}`"
     data = base64.b64encode(svg.getvalue()).decode()
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(formula[1])}">'

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from io import StringIO
 
 import numpy as np
 import pandas
@@ -338,6 +339,9 @@ class TestCommand:
         assert "| refilled text (balanced) | 2 | 83.9 | 63.3 | 66.8 |" in "\n".join(lines)
         assert call("tables", "readings", "--format", "csv").count("\n") == 1 + 4 * 2 * 3
         assert call("tables", "claims", "--format", "csv").count("\n") == 1 + len(claims())
+        both = pandas.read_csv(StringIO(call("tables", "readings", "sizes", "--format", "csv")))
+        n_rows = both.groupby("comparison", sort=False).size()
+        assert n_rows["readings"] == 4 * 2 * 3 and n_rows["sizes"] > 0
 
     def test_records_of_any_runs(self, tmp_path):
         file = tmp_path / "runs.jsonl"

@@ -8,6 +8,12 @@ from mtlib.paths import FIGURE_DIR
 from mtlib.tutorial.pages import as_html
 
 
+def test_a_formula_that_cannot_be_drawn_is_shown_as_it_is_written():
+    text = r"$$\begin{aligned} a &= b \end{aligned}$$"
+    page = as_html(new_notebook(cells=[new_markdown_cell(text)]), "01_one")
+    assert r"<code>\begin{aligned} a &amp;= b" in page
+
+
 def test_a_figure_of_the_project_is_put_into_the_page():
     text = "![Mask, fill & classify.](../figures/method.png) and [a file](../figures/make.py)"
     page = as_html(new_notebook(cells=[new_markdown_cell(text)]), "01_one")

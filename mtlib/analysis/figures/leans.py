@@ -57,8 +57,8 @@ def bars(
             error_kw={"lw": 1},
             label=name,
         )
-        said = zip(words, lines["leans"].dropna(), strict=False)
-        facts[name or "leans"] = [f"{word} {value:.0f}" for word, value in said]
+        said = lines["leans"].dropna()
+        facts[name or "leans"] = [f"{word} {value:.0f}" for word, value in said.items()]
     style.rows_down(axis, words)
     axis.axvline(0, color="black", lw=0.8)
     axis.grid(axis="y", visible=False)
