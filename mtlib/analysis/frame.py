@@ -7,7 +7,6 @@ from statistics import fmean
 
 import pandas
 
-from mtlib.data.registry import SETS
 from mtlib.data.tasks import split_type
 from mtlib.errors import UserError
 from mtlib.runs.config import RunConfig, changed_settings
@@ -74,7 +73,8 @@ def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
 def _sets_and_splits(scores: pandas.DataFrame) -> list[str]:
     """The name of each row's set, with the split where runs were scored on several of them."""
     names = list(scores["set"])
-    chosen = [_split(name, splits) for name, splits in zip(names, scores["splits"], strict=True)]
+    # a configuration has the split of each set that has several
+    chosen = [splits.get(name) for name, splits in zip(names, scores["splits"], strict=True)]
     splits_of = defaultdict(set)
     for name, split in zip(names, chosen, strict=True):
         splits_of[name].add(split)
@@ -82,13 +82,6 @@ def _sets_and_splits(scores: pandas.DataFrame) -> list[str]:
         f"{name} ({split})" if len(splits_of[name]) > 1 else name
         for name, split in zip(names, chosen, strict=True)
     ]
-
-
-def _split(set_name: str, chosen: dict[str, str]) -> str | None:
-    """Which one a run was scored on; None where a set has none."""
-    if set_name in chosen or set_name not in SETS:
-        return chosen.get(set_name)
-    return next(iter(SETS[set_name].split_options))
 
 
 def values_by_column(scores: pandas.DataFrame, shown: Sequence[str]) -> dict[str, pandas.Series]:

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtlib.cli.own_data import File, Label, Text, read_marks
-from mtlib.cli.terminal import (
-    JsonFile,
-    check_different,
-    check_new,
-    print_line,
-    print_table,
-    write_json,
-)
+from mtlib.cli.terminal import JsonFile, check_outputs, print_line, print_table, write_json
 from mtlib.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,9 +57,7 @@ def leans(
     from mtlib.data.tables import TableFile
     from mtlib.own_data.leans import leans as ask  # loads torch
 
-    check_different(out, figure, json_file)
-    if out is not None:
-        check_new(out)
+    check_outputs(out=out, figure=figure, json=json_file)
     if figure is not None:
         _check_figure(figure)
     table_file = TableFile(file, text, label)
@@ -94,7 +85,6 @@ def leans(
 
 
 def _check_figure(figure: Path) -> None:
-    check_new(figure, "--figure")
     if figure.suffix.lower() not in _FIGURES:
         raise UserError(f"--figure is {figure}; expected a file in {', '.join(_FIGURES)}.")
 

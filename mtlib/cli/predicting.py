@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtlib.cli.own_data import File, MaskWords, Text, read_words
-from mtlib.cli.terminal import (
-    JsonFile,
-    check_different,
-    check_new,
-    print_line,
-    print_table,
-    write_json,
-)
+from mtlib.cli.terminal import JsonFile, check_outputs, print_line, print_table, write_json
 from mtlib.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,9 +34,7 @@ def predict(
         python -m mtlib predict build/model data/example/conflicting.csv \\
             --text review --out build/answers.csv
     """
-    check_different(out, json)
-    if out is not None:
-        check_new(out)
+    check_outputs(out=out, json=json)
     words = read_words(mask_words) if mask_words else ()
     table = _answers(model, file, text, words, keep or [])
     counts = table["answer"].value_counts().sort_index()

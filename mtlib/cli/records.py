@@ -57,24 +57,28 @@ def tables(
     if only_list:
         _print_names(form)
         return
-    if source is not None and (not names or "claims" in names):
-        raise UserError("--source is for comparisons; give their names (`--list` has them).")
+    _check_names(names, form, source)
     if records and not names:
         _print_plain(records, form)
         return
-    if form == "csv" and "claims" in names and len(names) > 1:
-        raise UserError("claims have columns of their own; ask for them alone.")
     chosen = _comparisons(names, records or ())
     if "claims" in names:
         _print_claims(form)
-    if form == "csv" and source is None:
+    if source is not None:
+        _print_of_examples(chosen, source)
+    elif form == "csv":
         _print_frames(chosen, form)
-        return
-    for comparison in chosen:
-        if source is None:
+    else:
+        for comparison in chosen:
             _print_comparison(comparison, form)
-        else:
-            _print_of_examples(comparison, source)
+
+
+def _check_names(names: Sequence[str], form: Form, source: str | None) -> None:
+    """Raise `UserError` for what cannot be printed together."""
+    if source is not None and (not names or "claims" in names):
+        raise UserError("--source is for comparisons; give their names (`--list` has them).")
+    if form == "csv" and "claims" in names and len(names) > 1:
+        raise UserError("claims have columns of their own; ask for them alone.")
 
 
 def _comparisons(names: Sequence[str], records: Sequence[Path]) -> list["Comparison"]:
@@ -104,10 +108,11 @@ def _print_claims(form: Form) -> None:
     _print(table, form, heading)
 
 
-def _print_of_examples(comparison: "Comparison", source: str) -> None:
+def _print_of_examples(chosen: Sequence["Comparison"], source: str) -> None:
     from mtlib.analysis import examples
 
-    print(json.dumps(examples.of_examples(comparison, source)))
+    for comparison in chosen:
+        print(json.dumps(examples.of_examples(comparison, source)))
 
 
 def _print_frames(chosen: Sequence["Comparison"], form: Form) -> None:

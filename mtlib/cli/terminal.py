@@ -31,12 +31,13 @@ def check_new(file: Path, option: str = "--out") -> None:
     make_writable(file.parent)
 
 
-def check_different(*files: Path | None) -> None:
-    """Raise `UserError` where one file is to be written twice."""
-    given = [file.absolute() for file in files if file is not None]
-    for file in given:
-        if given.count(file) > 1:
+def check_outputs(**files: Path | None) -> None:
+    """Raise `UserError` unless the files of all options are new, and none is given for two."""
+    given = {option: file.absolute() for option, file in files.items() if file is not None}
+    for option, file in given.items():
+        if [*given.values()].count(file) > 1:
             raise UserError(f"{file} is given for two options; give each a file of its own.")
+        check_new(files[option], f"--{option}")
 
 
 def _new_json(file: Path | None) -> Path | None:

@@ -134,9 +134,9 @@ def class_numbers(labels: Iterable[str], classifier: Classifier) -> dict[str, in
 
 
 def check_from_0(labels: Collection[str], classifier: Classifier) -> None:
-    """Raise `UserError` where labels from 1 on would be taken for classes from 0 on."""
+    """Raise `UserError` where labels from 1 on would be taken for unnamed classes from 0 on."""
     one_more = str(len(classifier.labels))
-    if "0" not in labels and one_more in labels:
+    if not classifier.has_names and "0" not in labels and one_more in labels:
         raise _unknown(one_more, classifier)
 
 

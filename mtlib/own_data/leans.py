@@ -111,7 +111,7 @@ def leans(
     asked = [suspect for suspect in pool if suspect.asked]
     samples = Samples(pool, max(_SAMPLE, 2 * n_rows), seed)
     samples.collect(rows)
-    if not classifier.has_names and partners is None:
+    if partners is None:
         check_from_0(samples.label_names(rows), classifier)
     chooser = PartnerChooser(pool, samples)
     console = Console(stderr=True)

@@ -42,10 +42,8 @@ def grade_folder(folder: Path, profile: str, out: Path, report: Callable[[str], 
     for student, paths in students.items():
         sentences = []
         for path in paths:
-            copy = out / student / path.relative_to(folder / student)
-            if path == folder / path.name:  # in no subfolder
-                copy = out / student / path.name
-            name, results = grade(path, profile, copy)
+            within = path.relative_to(folder).parts[1:] or (path.name,)
+            name, results = grade(path, profile, out.joinpath(student, *within))
             sentences.append(_sentence(name, results))
             rows += [(student, name, number, result) for number, result in results.items()]
         report(f"{student}: {'; '.join(sentences)}")

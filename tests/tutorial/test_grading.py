@@ -80,6 +80,25 @@ def test_a_line_for_each_student_and_none_stops_the_others(folder):
     assert executed.metadata.papermill.parameters == {"profile": "smoke"}
 
 
+def test_every_notebook_has_a_copy_and_no_copy_is_graded(folder, monkeypatch):
+    for place in ("ada.ipynb", "bob/a/01_one.ipynb", "bob/b/01_one.ipynb"):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook("a = 2", "b = 3"), folder / place)
+    copies = []
+
+    def graded(path, profile, copy):
+        copies.append(copy.relative_to(folder / "out").as_posix())
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(nbformat.read(path, as_version=4), copy)
+        return path.stem, {1: grading.RIGHT}
+
+    monkeypatch.setattr(grading, "grade", graded)
+    for _ in range(2):
+        copies.clear()
+        grading.grade_folder(folder, "smoke", folder / "out", lambda line: None)
+        assert copies == ["ada/ada.ipynb", "bob/a/01_one.ipynb", "bob/b/01_one.ipynb"]
+
+
 def test_what_the_profile_cannot_check_is_not_wrong():
     executed = notebook("a = 5", checks=('check(1, "a", 2, checkable=False)',))
     said = "Exercise 1: Not checkable under this profile: it trains too little.\n"
