@@ -1,17 +1,15 @@
-"""The figures of the front page and of the report, PNG and SVG, drawn from data/results.
+"""The figures of the front page and of the report, drawn from data/results.
 
     python -m figures.make [FOLDER]
 
 FOLDER is by default this one. `method` is a drawing made by hand and stays as it is.
 """
 
-import itertools
 import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,8 +17,8 @@ from matplotlib.figure import Figure
 from data import followed
 from mtlib.analysis import comparisons
 from mtlib.analysis.claims import claims
-from mtlib.analysis.figures import accuracy, leans, save, style
-from mtlib.analysis.figures.results import id_first, mean_with_interval
+from mtlib.analysis.figures import leans, style
+from mtlib.analysis.figures.results import mean_with_interval
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
 
@@ -57,44 +55,7 @@ _CLAIMED = {"BERT-base": "*", "RoBERTa-base": "^", "BART-base": "s"}  # the mark
 
 def standard() -> dict[str, tuple[Figure, str]]:
     """Every figure and the sentence that says what it shows, by name."""
-    base_sized = pandas.concat([comparisons.load(name).frame() for name in ("base", "decisive")])
-    two_arms = base_sized.query("arm in ['fine-tuning', 'Mask-tuning'] and epochs == 3")
-    sizes = comparisons.load("sizes").frame()
-    alphas = comparisons.load("study_alpha").frame().query("task == 'sentiment'")
-    return {
-        "leans": example_leans(),
-        "front": front(),
-        "data": curve(
-            two_arms,
-            "train_size",
-            "Base-sized model: more phrases (two experiments, see the report)",
-            "training phrases of SST-2",
-        ),
-        "sizes": curve(
-            sizes,
-            "train_size",
-            "Bundled model: more phrases, and so more steps",
-            "training phrases of SST-2",
-        ),
-        "alpha": curve(
-            alphas,
-            "alpha",
-            "Bundled model, 4,000 phrases",
-            "alpha, weight of the masked-LM loss",
-        ),
-        "ablations": accuracy(
-            comparisons.load("ablations").frame(),
-            "Testbed: parts of Mask-tuning, the shortcut's words masked",
-        ),
-        "policies": accuracy(
-            comparisons.load("policies").frame(),
-            "Testbed: what Mask-tuning (balanced) masks",
-        ),
-        "peers": accuracy(
-            comparisons.load("peers_testbed").frame(),
-            "Testbed: other methods, alone and inside Mask-tuning",
-        ),
-    }
+    return {"leans": example_leans(), "front": front()}
 
 
 @style.styled
@@ -227,51 +188,15 @@ def _of_claim(marker: str) -> dict:
 
 
 @style.styled
-def curve(
-    scores: pandas.DataFrame,
-    x: str,
-    title: str = "",
-    xlabel: str = "",
-) -> tuple[Figure, str]:
-    """Accuracy against `x`: a line for each arm and a panel for each set.
-
-    Means over seeds with 95 % intervals. The values of `x` stand at equal distances; a missing one
-    (NaN) stands for "all" and comes last.
-    """
-    values = sorted(scores[x].dropna().unique())
-    positions = {value: number for number, value in enumerate(values)}
-    ticks = [f"{value:g}" for value in positions]
-    if scores[x].isna().any():
-        ticks.append("all")
-    arms = list(dict.fromkeys(scores["arm"]))
-    seeds = scores.groupby(["arm", "set", x], dropna=False).size()
-    figure, axes = style.panels(id_first(scores), 3.4, 2.9, sharey=True)
-    words = {}
-    for (name, axis), (number, arm) in itertools.product(axes.items(), enumerate(arms)):
-        runs = scores[(scores["set"] == name) & (scores["arm"] == arm)]
-        points = [
-            (positions.get(value, len(positions)), *mean_with_interval(accuracies))
-            for value, accuracies in runs.groupby(x, dropna=False)["accuracy"]
-        ]
-        if not points:
-            continue
-        position, mean, low, high = np.array(points).T
-        aside = 0.06 * (number - (len(arms) - 1) / 2)  # so that intervals do not cover one another
-        n = " to ".join(map(str, sorted({seeds[arm].min(), seeds[arm].max()})))
-        look = {"capsize": 2, "ms": 5, "label": f"{arm} (n = {n})"} | style.series(number)
-        axis.errorbar(position + aside, mean, yerr=[mean - low, high - mean], **look)
-        words[f"{arm} on {name}"] = [f"{mean[0]:.3g} at first, {mean[-1]:.3g} at last"]
-    for axis in axes.values():
-        axis.set_xticks(range(len(ticks)), ticks)
-        axis.set_xlabel(xlabel or x)
-    first_axis = next(iter(axes.values()))
-    first_axis.set_ylabel("accuracy, %")
-    style.finish(figure, title, first_axis)
-    return figure, style.sentence(f"accuracy against {xlabel or x}", words)
+def save(figure: Figure, path: Path, alt: str) -> None:
+    """Write a PNG with the alternative text in its metadata."""
+    figure.savefig(path, metadata={"Description": alt, "Software": None})
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    folder.mkdir(parents=True, exist_ok=True)
     for name, (figure, alt) in standard().items():
-        for path in save(figure, folder, name, alt):
-            print(f"written: {path}")
+        path = folder / f"{name}.png"
+        save(figure, path, alt)
+        print(f"written: {path}")

@@ -67,7 +67,6 @@ class Comparison(BaseModel):
         description="settings of which the best value counts: on dev data, mean over seeds",
     )
     by: tuple[str, ...] = Field((), description="settings of which every value has a row")
-    sets: tuple[str, ...] = Field((), description="evaluation sets that are shown; none: all")
     measures: tuple[str, ...] = Field(("accuracy",), description="columns of the table, by set")
     paired: bool = Field(True, description="paired by seed; false: Welch's interval")
     corrected: bool = Field(
@@ -120,8 +119,6 @@ class Comparison(BaseModel):
         if self.examples is not None:
             auroc = pandas.DataFrame(self._example_results["auroc"])
             scores = scores.merge(auroc, how="left", on=["identity", "set"])
-        if self.sets:
-            scores = scores[scores["set"].isin(self.sets)].reset_index(drop=True)
         return scores
 
     @property

@@ -174,11 +174,14 @@ def _aurocs(predicted: np.ndarray, gold: pandas.DataFrame) -> dict[str, float]:
 def _auroc(predicted: np.ndarray, labels: pandas.Series) -> float:
     from sklearn.metrics import roc_auc_score  # takes seconds to import
 
+    predicted = predicted.astype(float)
     n_labels = predicted.shape[1]
     if n_labels == 2:
-        return 100 * roc_auc_score(labels, predicted[:, 1])
-    normalised = predicted.astype(float)
-    normalised /= normalised.sum(axis=1, keepdims=True)  # float16 does not sum to exactly 1
+        # log-odds: a probability near 1 has ties in float16, the other label's has none
+        log_probabilities = np.log(predicted.clip(min=np.finfo(np.float32).tiny))
+        log_odds = log_probabilities[:, 1] - log_probabilities[:, 0]
+        return 100 * roc_auc_score(labels, log_odds)
+    normalised = predicted / predicted.sum(axis=1, keepdims=True)  # float16 sums to about 1
     return 100 * roc_auc_score(labels, normalised, multi_class="ovr", labels=range(n_labels))
 
 

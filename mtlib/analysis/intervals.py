@@ -28,10 +28,10 @@ class Difference:
     def text(self, digits: int = 1) -> str:
         """ "+1.2 [-0.3, +2.7]", or without the interval where there is none.
 
-        One digit more where a number would otherwise read 0.
+        With as many more digits as it takes that no number reads 0 which is not.
         """
         values = [value for value in (self.mean, self.low, self.high) if not pandas.isna(value)]
-        if any(value and not round(value, digits) for value in values):
+        while any(value and not round(value, digits) for value in values):
             digits += 1
         mean, *ends = (f"{value:+.{digits}f}" for value in values)
         return f"{mean} [{', '.join(ends)}]" if ends else mean

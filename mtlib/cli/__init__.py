@@ -65,7 +65,6 @@ COMMANDS = {
     "Reproduce": (
         sweeps.sweep,
         measuring.policies,
-        measuring.diversity,
         measuring.prompt,
         measuring.bench,
     ),

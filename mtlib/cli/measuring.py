@@ -1,7 +1,6 @@
-"""`bench`, `policies`, `diversity` and `prompt`: measured at once, not read from records."""
+"""`bench`, `policies` and `prompt`: measured at once, not read from records."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -82,10 +81,10 @@ def policies(
         python -m mtlib policies exact:0.15 whole_word known_shortcut
         python -m mtlib policies --task nli --examples 200
     """
-    from mtlib.diversity.masks_of_policies import describe, table
+    from mtlib.diversity.masks_of_policies import describe
     from mtlib.policies import policy_in_words
 
-    description = describe(
+    masked = describe(
         task,
         source,
         model,
@@ -94,59 +93,16 @@ def policies(
         size=examples,
         report=_print_indented,
     )
-    frame = table(description).round(1)
-    labels = [name if name == "all tokens" else policy_in_words(name) for name in frame.index]
-    frame.insert(0, "masked", labels)
-    title = f"per cent of {description['examples']:,} training examples"
-    print_table(title, frame.columns, frame.values.tolist())
-    write_json(json_file, description)
+    settings = {"task": task, "source": source, "model": model, "train_size": train_size}
+    write_json(json_file, settings | {"examples": examples, "per cent": masked.to_dict("index")})
+    labels = [name if name == "all tokens" else policy_in_words(name) for name in masked.index]
+    masked = masked.round(1)
+    masked.insert(0, "masked", labels)
+    print_table("per cent of the training examples", masked.columns, masked.values.tolist())
 
 
 def _print_indented(message: str) -> None:
     print_line(f"  {message}")
-
-
-def diversity(
-    tasks: Annotated[
-        list[str] | None,
-        typer.Argument(help="sentiment, nli, paraphrase", show_default="all three"),
-    ] = None,
-    source: Source = "testbed",
-    model: Model = "mini",
-    examples: Annotated[int, typer.Option(help="training examples of each task")] = 200,
-    epochs: Annotated[int, typer.Option(help="passes over them")] = 3,
-    seed: Annotated[int, typer.Option(help="of the masks and the order")] = 0,
-    out: Annotated[
-        Path,
-        typer.Option(help="folder for the fillings; a task that is there is not trained again"),
-    ] = Path("runs"),
-    json_file: JsonFile = None,
-) -> None:
-    """What masked words turn into (Section V).
-
-    Compares masked-LM training alone with Mask-tuning, on the same masks.
-
-    Examples:
-        python -m mtlib diversity sentiment
-    """
-    from mtlib.data.tasks import TASKS
-    from mtlib.diversity import two_trainings
-    from mtlib.paths import make_writable
-
-    make_writable(out)
-    description = two_trainings.describe(
-        tasks or TASKS,
-        out,
-        source,
-        model,
-        examples,
-        epochs,
-        seed,
-        _print_indented,
-    )
-    frame = two_trainings.as_frame({model: description}).round().reset_index()
-    print_table("per cent of the examples, and of the tokens", frame.columns, frame.values.tolist())
-    write_json(json_file, description)
 
 
 def prompt(

@@ -5,7 +5,7 @@ so on the whole training set, as in a run, however few of its examples are looke
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -46,9 +46,7 @@ DEFAULT = (
     "known_shortcut:0.05",
     "known_shortcut:1",
 )
-# occurrences in the training set, and the smallest number of each band
-BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 1000}
-# columns of `table`
+# columns of the table, and their parts of speech
 _CONTENT_WORDS = {
     "nouns": ("NOUN", "PROPN"),
     "verbs": ("VERB",),
@@ -67,8 +65,12 @@ def describe(
     size: int | None = None,
     seed: int = 0,
     report: Callable[[str], None] = lambda name: None,
-) -> dict:
-    """What policies mask, as a mapping that JSON can hold; `table` shows it.
+) -> pandas.DataFrame:
+    """What policies mask: a row for each policy and a last one for all tokens, in per cent.
+
+    Columns: how much is masked, how much of the shortcut, and which kinds of words. `shortcut gone`
+    is the share of the examples in which all of the shortcut's tokens are masked. Away from the
+    testbed there is no shortcut to tell of.
 
     Args:
         task, source, train_size: of the training set, as in a run.
@@ -99,24 +101,16 @@ def describe(
     examples = _training_examples(config, plm)
     looked_at = drawn_rows(len(examples), size)
     tokens = mark(plm, examples.select(looked_at))
-    masked = {}
+    rows = {}
     for name, masking in maskings.items():
         if masking.columns.keys() - {*examples.column_names}:
             examples = _prepared(masking, plm, examples, source, seed)
         draw = DrawMasks(masking)
         drawn = draw(plm, examples.select(looked_at), seed + zlib.crc32(name.encode())).examples
-        masked[name] = what_is_masked(tokens, _flat(drawn["mask"]) > 0)
+        rows[name] = what_is_masked(tokens, _flat(drawn["mask"]) > 0)
         report(name)
-    public = config.public()
-    return {
-        "task": task,
-        "source": public["source"],
-        "model": public["model"],
-        "examples": len(looked_at),
-        "seed": seed,
-        "all_tokens": what_is_masked(tokens, tokens["ordinary"]),
-        "policies": masked,
-    }
+    rows["all tokens"] = what_is_masked(tokens, tokens["ordinary"])
+    return 100 * pandas.DataFrame.from_dict(rows, orient="index")
 
 
 def _training_examples(config: RunConfig, plm: SharedPLM) -> Dataset:
@@ -135,60 +129,24 @@ def default_policies(source: str) -> tuple[str, ...]:
     return tuple(text for text in DEFAULT if parse_policy(text)[0] not in excluded)
 
 
-def table(description: Mapping) -> pandas.DataFrame:
-    """A row for each policy and a last one for all tokens, in per cent.
-
-    How much is masked, how much of the shortcut, and which kinds of words. Columns that are not
-    known for this data are left out. `shortcut gone` is the share of the examples in which all of
-    the shortcut's tokens are masked.
-    """
-    rows = {name: _table_row(masked) for name, masked in description["policies"].items()}
-    rows["all tokens"] = _table_row(description["all_tokens"])
-    shares = pandas.DataFrame.from_dict(rows, orient="index").astype(float)
-    return 100 * shares.dropna(axis="columns", how="all")
-
-
-def _table_row(masked: Mapping) -> dict[str, float | None]:
-    """Columns of `table` from what `what_is_masked` returns."""
-    shortcut = masked.get("touches_shortcut", {})
-    cause = masked.get("touches_cause", {})
-    parts = masked["part_of_speech"]
-    kinds = {}
-    other_words = None
-    if parts["NOUN"] is not None:  # something is masked
-        for kind, names in _CONTENT_WORDS.items():
-            kinds[kind] = sum(parts[name] for name in names)
-        other_words = 1 - sum(kinds.values())
-    return {
-        "tokens masked": masked["tokens_masked"],
-        "shortcut touched": shortcut.get("any"),
-        "shortcut gone": shortcut.get("all"),
-        "deciding words touched": cause.get("any"),
-        **kinds,
-        "other words": other_words,
-        "found fewer than 10 times": masked["frequency"]["below 10"],
-    }
-
-
 def mark(plm: SharedPLM, examples: Dataset) -> pandas.DataFrame:
     """What is known about the tokens of tokenised examples: a row for each token.
 
-    Columns: `row` of its example; `part_of_speech`, its number in PARTS_OF_SPEECH (from 1; 0 is
-    punctuation); `frequency`, the number of its band in BANDS; `ordinary`, whether it is no special
-    token. On the testbed also whether it carries the `shortcut`, and whether it is a `cause`, a
-    token that decides the label.
+    Columns: `row` of its example; its `part_of_speech`, or "punctuation"; `found`, how often the
+    training set has it; `ordinary`, whether it is no special token. On the testbed also whether it
+    carries the `shortcut`, and whether it is a `cause`, a token that decides the label.
 
     Args:
         examples: whose tokens `CountTokens` has counted in the whole training set.
     """
     examples = PartOfSpeechSpans()(plm, examples).examples
-    counts = _flat(examples["token_counts"])
     ids = _flat(examples["input_ids"])
+    parts = np.array(["punctuation", *PARTS_OF_SPEECH])
     tokens = pandas.DataFrame(
         {
             "row": np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
-            "part_of_speech": _flat(examples["part_of_speech"]),
-            "frequency": np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
+            "part_of_speech": parts[_flat(examples["part_of_speech"])],
+            "found": _flat(examples["token_counts"]),
             "ordinary": ~np.isin(ids, special_tokens(plm.tokenizer)),
         }
     )
@@ -199,46 +157,32 @@ def mark(plm: SharedPLM, examples: Dataset) -> pandas.DataFrame:
     return tokens
 
 
-def what_is_masked(tokens: pandas.DataFrame, mask: Sequence[bool]) -> dict:
-    """How much a mask `(n_tokens,)` covers of the tokens of `mark`, and of which kinds.
+def what_is_masked(tokens: pandas.DataFrame, mask: Sequence[bool]) -> dict[str, float]:
+    """A row of `describe`, as shares, for a mask `(n_tokens,)` of the tokens of `mark`.
 
-    `touches_shortcut` and `touches_cause`: how many `examples` have such tokens, the shares of
-    these examples in which `any` and in which `all` of them are masked, and the share of these
-    `tokens`. A share of nothing is None.
+    A share of nothing is NaN.
     """
     tokens = tokens.assign(mask=np.asarray(mask))
     masked = tokens[tokens["mask"]]
-    shares = {"tokens_masked": _share(tokens["mask"][tokens["ordinary"]])}
-    for name in ("shortcut", "cause"):
-        if name in tokens:
-            shares[f"touches_{name}"] = _touched(tokens[tokens[name]])
-    parts = enumerate(("punctuation", *PARTS_OF_SPEECH))
-    bands = enumerate(BANDS)
-    return shares | {
-        "part_of_speech": {part: _share(masked["part_of_speech"] == i) for i, part in parts},
-        "frequency": {band: _share(masked["frequency"] == i) for i, band in bands},
+    shares = {"tokens masked": tokens["mask"][tokens["ordinary"]].mean()}
+    if "shortcut" in tokens:
+        shortcut = tokens[tokens["shortcut"]].groupby("row")["mask"]
+        cause = tokens[tokens["cause"]].groupby("row")["mask"]
+        shares["shortcut touched"] = shortcut.any().mean()
+        shares["shortcut gone"] = shortcut.all().mean()
+        shares["deciding words touched"] = cause.any().mean()
+    kinds = {
+        kind: masked["part_of_speech"].isin(parts).mean() for kind, parts in _CONTENT_WORDS.items()
     }
-
-
-def _touched(tokens: pandas.DataFrame) -> dict:
-    """How many of these tokens are masked, by example and altogether."""
-    by_example = tokens.groupby("row")["mask"]
-    return {
-        "examples": len(by_example),
-        "any": _share(by_example.any()),
-        "all": _share(by_example.all()),
-        "tokens": _share(tokens["mask"]),
-    }
+    shares |= kinds
+    shares["other words"] = 1 - sum(kinds.values())
+    shares["found fewer than 10 times"] = (masked["found"] < 10).mean()
+    return shares
 
 
 def _flat(rows: Iterable[Sequence]) -> np.ndarray:
     """The numbers of all tokens, one example after the other: `(n_tokens,)`."""
     return np.array([*chain.from_iterable(rows)])
-
-
-def _share(flags: pandas.Series) -> float | None:
-    """The share of True to four digits; None where there are no flags."""
-    return round(float(flags.mean()), 4) if len(flags) else None
 
 
 def _prepared(

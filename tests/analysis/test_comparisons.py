@@ -426,3 +426,9 @@ def test_auroc_of_a_set_with_two_of_three_labels():
     # of four pairs of an entailment and another one is in the wrong order
     assert examples._aurocs(of_two, pandas.DataFrame({"label": labels})) == {"auroc": 75.0}
     assert examples._of_its_labels("testbed_contrast", predicted) is predicted
+
+
+def test_auroc_tells_answers_apart_whose_probability_rounds_to_one():
+    chances = np.array([[2e-6, 1], [1e-6, 1], [3e-6, 1], [0.5, 0.5]], dtype=np.float16)
+    labels = pandas.DataFrame({"label": [1, 1, 0, 0]})
+    assert examples._aurocs(chances, labels) == {"auroc": 100.0}

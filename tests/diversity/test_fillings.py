@@ -1,17 +1,13 @@
-"""What masked tokens turn into while a model trains, recorded and counted for two trainings."""
-
-import json
+"""What masked tokens turn into while a model trains, recorded."""
 
 import pandas
 import pytest
 import torch
 from datasets import Dataset
 
-from mtlib.diversity import two_trainings
 from mtlib.diversity.fillings import COLUMNS, record_fillings
 from mtlib.masking import BernoulliMasking, ExactMasking, GivenWords
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
-from mtlib.paths import DATA_DIR
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import SENTENCES, make_batch, make_plm
 
@@ -121,74 +117,12 @@ def test_nothing_masked_makes_no_rows():
     assert nothing.empty and list(nothing) == list(COLUMNS)
 
 
-def test_two_trainings_counted_and_kept(tmp_path, monkeypatch):
-    counted = two_trainings.describe(["sentiment"], tmp_path, n_examples=6, epochs=1)
-    (kept,) = (tmp_path / "fills").iterdir()
-    rows = pandas.read_json(kept, lines=True, dtype=False)
-    for arm, counts in counted["tasks"]["sentiment"]["arms"].items():
-        here = rows[rows["arm"] == arm]
-        changed = (here["predicted_token"] != here["original_token"]).sum()
-        assert counts["tokens"] == {1: {"n": len(here), "changed": changed, "unk": 0}}
-        assert sum(counts["examples"].values()) == sum(counts["examples_over_epochs"].values()) == 6
-    frame = two_trainings.as_frame({"mini": counted})
-    assert frame.loc[("BERT (paper)", "all three", "mask_tuning"), "changed"] == pytest.approx(62)
-    assert frame.loc[
-        ("mini", "sentiment", "plain_mlm"), ["same", "changed", "unk"]
-    ].sum() == pytest.approx(100)
-    monkeypatch.setattr(
-        two_trainings, "record_fillings", lambda *_, **__: pytest.fail("trained again")
-    )
-    again = two_trainings.describe(["sentiment"], tmp_path, n_examples=6, epochs=1)
-    assert json.dumps(counted) == json.dumps(again)
+def test_a_forward_of_a_users_own_is_what_is_recorded():
+    class NothingFilled(MaskTuning):
+        def forward(self, plm, batch):
+            output = super().forward(plm, batch)
+            output.perturbed_ids = batch["input_ids"]
+            return output
 
-
-@pytest.mark.parametrize("name", ["fillings_mini", "fillings_base"])
-def test_shipped_counts_are_read_as_those_that_the_command_writes(name):
-    shipped = json.loads((DATA_DIR / "results" / f"{name}.json").read_text())
-    frame = two_trainings.as_frame({name: shipped}).loc[name]
-    same = [
-        of["examples"]["same"] / 6
-        for task in shipped["tasks"].values()
-        for of in task["arms"].values()
-    ]
-    assert frame["same"].tolist() == pytest.approx(same)  # of 200 examples in three epochs
-
-
-def make_rows(*changes: dict) -> pandas.DataFrame:
-    """A row of fillings for each of `changes`, which say what differs from the first."""
-    row = {
-        "epoch": 1,
-        "uid": "a",
-        "original_token": "film",
-        "predicted_token": "plot",
-        "unk": False,
-        "text": "The film is good",
-        "start": 4,
-        "end": 8,
-        "predicted": "plot",
-    }
-    return pandas.DataFrame([row | change for change in changes])
-
-
-def test_an_example_is_what_its_gravest_place_is():
-    same, unk = {"predicted_token": "film"}, {"predicted_token": "[UNK]", "unk": True}
-    rows = make_rows(
-        same, {}, {"uid": "b"} | same, {"uid": "c"}, {"uid": "c"} | unk, {"epoch": 2} | same
-    )
-    assert two_trainings._counts(rows) == {
-        "tokens": {1: {"n": 5, "changed": 3, "unk": 1}, 2: {"n": 1, "changed": 0, "unk": 0}},
-        "examples": {"same": 2, "changed": 1, "unk": 1},
-        "examples_over_epochs": {"same": 1, "changed": 1, "unk": 1},
-    }
-
-
-def test_places_filled_differently():
-    plain, tuned = make_rows({}, {}), make_rows({}, {"predicted_token": "end", "predicted": "end"})
-    arms = {"plain_mlm": plain, "mask_tuning": tuned}
-    (shown,) = two_trainings.filled_differently(arms, epoch=1).to_dict(orient="records")
-    assert shown == {
-        "original": "film",
-        "plain_mlm": "The ⟦plot⟧ is good",
-        "mask_tuning": "The ⟦end⟧ is good",
-    }
-    assert two_trainings.filled_differently(arms, epoch=2).empty
+    rows = record_fillings(make_plm(), NothingFilled(0.6), make_examples(4), **SETTINGS)
+    assert (rows["predicted_token"] == rows["original_token"]).all()

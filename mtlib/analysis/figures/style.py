@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from io import BytesIO
-from pathlib import Path
 
 import matplotlib
 import seaborn
@@ -36,7 +35,6 @@ _STYLE = {
     "axes.grid": True,
     "grid.alpha": 0.3,
     "legend.frameon": False,
-    "svg.hashsalt": "mtlib",  # the same figure gives the same file
 }
 styled = matplotlib.rc_context(_STYLE)  # a decorator: the reader's own settings stay as they are
 
@@ -128,14 +126,3 @@ def show(figure: Figure, alt: str, says: str = "") -> None:
     display(content, raw=True, metadata={"image/png": {"alt": alt}})
     if says:
         display(Markdown(f"*{says}*"))
-
-
-@styled
-def save(figure: Figure, folder: Path, name: str, alt: str) -> list[Path]:
-    """Write `name.png` and `name.svg`, with the alternative text in their metadata."""
-    folder.mkdir(parents=True, exist_ok=True)
-    png = folder / f"{name}.png"
-    svg = folder / f"{name}.svg"
-    figure.savefig(png, metadata={"Description": alt, "Software": None})
-    figure.savefig(svg, metadata={"Description": alt, "Date": None, "Creator": None})
-    return [png, svg]
