@@ -147,8 +147,8 @@ def _kept_intervals(
     """By arm: the interval over items and seeds, where one is kept."""
     if measure not in ("accuracy", "both"):
         return {}
-    kept = compared.bootstrap(measure)
-    kept = kept[kept["set"] == set_name]
+    kept = pandas.DataFrame(compared.example_results["bootstrap"])
+    kept = kept[(kept["measure"] == measure) & (kept["set"] == set_name)]
     return {row.arm: f"[{row.low:+.1f}, {row.high:+.1f}]" for row in kept.itertuples()}
 
 

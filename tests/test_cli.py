@@ -173,7 +173,6 @@ def test_exit_codes_are_stated():
         ),
         ("bench step --throughput mini", "--throughput measures nothing else; leave out step"),
         ("notebooks 03 --student x", "--student grades whatever is in a folder; leave out names"),
-        ("tables --records x --source testbed", "--source is for comparisons"),
         ("tables claims ablations --format csv", "claims have columns of their own"),
         ("tables /no/such", "comparison is '/no/such'; expected one of"),
         ("bundle runs --to records.json", "expected a file name that ends in .jsonl.gz"),

@@ -24,7 +24,6 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    TrainerCallback,
     set_seed,
 )
 
@@ -56,7 +55,7 @@ HELD_OUT_LENGTH = 64  # the same for every length of training pieces, so that mo
 HELD_OUT_TOKENS = 40_000  # per domain
 EVALUATION_BATCH = 128
 LINES_AT_A_TIME = 1000  # given to the tokenizer
-# settings that cannot change when a training resumes; --steps and --decay-steps may be given later
+# settings that cannot change when a training resumes; --steps may be given later
 TRAINING = ("batch", "rate", "head_rate", "mask_rate", "warmup", "train_layers")
 
 
@@ -78,17 +77,7 @@ def parser(description: str, **defaults) -> argparse.ArgumentParser:
     add("--mask-rate", type=float, default=0.15)
     add("--warmup", type=float, default=0.03, help="share of the steps, or their number")
     add("--steps", type=int, default=-1, help="stop after this many, where the rate reaches 0")
-    add(
-        "--decay-steps",
-        type=int,
-        help="keep the rate constant before so many last steps; default: it falls all the time",
-    )
     add("--save-steps", type=int, default=250, help="steps between checkpoints")
-    add(
-        "--evaluate-steps",
-        type=int,
-        help="steps between evaluations on held-out text; default: none",
-    )
     add("--held-out", type=int, help="held-out pieces per domain to evaluate on; default: all")
     options.set_defaults(**defaults)
     return options
@@ -312,18 +301,17 @@ def train(work: Path, arguments: argparse.Namespace) -> dict:
     if arguments.train_layers is not None:
         freeze_below(plm, arguments.train_layers)
     batches = training_batches(work, arguments, plm.tokenizer.pad_token_id)
-    held_out = held_out_batches(work, arguments.held_out, plm.tokenizer.pad_token_id)
     trainer = ObjectiveTrainer(
         plm,
         MaskedLM(ExactMasking(arguments.mask_rate)),
-        trainer_arguments(work, arguments, len(batches)),
+        trainer_arguments(work, arguments),
         batches,
         data_collator=only_batch,
-        callbacks=[HeldOutCurve(plm, held_out, arguments.evaluate_steps)],
     )
     checkpoint = last_checkpoint(work / "checkpoints")
     trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
     report = report_of(trainer, batches, arguments)
+    held_out = held_out_batches(work, arguments.held_out, plm.tokenizer.pad_token_id)
     report["held_out"] = {name: evaluate(plm, texts) for name, texts in held_out.items()}
     for name, scores in report["held_out"].items():
         print(name, scores, flush=True)
@@ -348,7 +336,6 @@ def report_of(
     arguments: argparse.Namespace,
 ) -> dict:
     steps = trainer.state.global_step
-    log = trainer.state.log_history
     settings = {}
     for name, value in vars(arguments).items():
         if value is not None and not isinstance(value, Path):
@@ -356,9 +343,8 @@ def report_of(
     return {
         "tokens_seen": int(np.resize(batches.n_tokens, steps).sum()),
         "steps": steps,
-        "seconds_of_last_session": log[-1]["train_runtime"],
+        "seconds_of_last_session": trainer.state.log_history[-1]["train_runtime"],
         "settings": settings,
-        "curve": [entry for entry in log if "held_out_accuracy" in entry],
     }
 
 
@@ -419,12 +405,8 @@ def layers_of(plm: SharedPLM) -> torch.nn.ModuleList:
     )
 
 
-def trainer_arguments(
-    work: Path,
-    arguments: argparse.Namespace,
-    n_batches: int,
-) -> ObjectiveArguments:
-    settings = ObjectiveArguments(
+def trainer_arguments(work: Path, arguments: argparse.Namespace) -> ObjectiveArguments:
+    return ObjectiveArguments(
         output_dir=str(work / "checkpoints"),
         num_train_epochs=1,
         max_steps=arguments.steps,
@@ -441,56 +423,13 @@ def trainer_arguments(
         save_total_limit=2,
         disable_tqdm=True,
         seed=SEED,
-        **schedule_of(arguments.decay_steps),
         **precision(),
     )
-    n_steps = arguments.steps if arguments.steps > 0 else n_batches
-    check_decay_steps(arguments.decay_steps, n_steps, settings.get_warmup_steps(n_steps))
-    return settings
-
-
-def schedule_of(decay_steps: int | None) -> dict:
-    """The Trainer's settings for a rate that stays constant before its last steps."""
-    if decay_steps is None:
-        return {}
-    return {
-        "lr_scheduler_type": "warmup_stable_decay",
-        "lr_scheduler_kwargs": {"num_decay_steps": decay_steps, "decay_type": "linear"},
-    }
-
-
-def check_decay_steps(decay_steps: int | None, n_steps: int, warmup: int) -> None:
-    if decay_steps is not None and not 0 < decay_steps <= n_steps - warmup:
-        raise SystemExit(
-            f"--decay-steps is {decay_steps}; expected 1 to {n_steps - warmup}, "
-            f"the {n_steps} steps of the training without its warm-up of {warmup}."
-        )
 
 
 def only_batch(batches: list[dict]) -> dict:
     [batch] = batches
     return batch
-
-
-class HeldOutCurve(TrainerCallback):
-    """Evaluates on held-out text every `interval` steps; the curve is logged with the training.
-
-    Checkpoints hold the log, so that the curve survives an interruption.
-    """
-
-    def __init__(self, plm: SharedPLM, held_out: dict[str, Batches], interval: int | None):
-        self.plm = plm
-        self.held_out = held_out
-        self.interval = interval
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if not self.interval or state.global_step % self.interval:
-            return
-        scores = overall({name: evaluate(self.plm, texts) for name, texts in self.held_out.items()})
-        entry = {"step": state.global_step}
-        entry |= {f"held_out_{name}": value for name, value in scores.items()}
-        state.log_history.append(entry)
-        print(entry, flush=True)
 
 
 @torch.no_grad()
@@ -509,24 +448,11 @@ def evaluate(plm: SharedPLM, texts: Batches) -> dict[str, float]:
         loss += parts["mlm_loss"].item() * parts["n_masked"].item()
         correct += parts["n_correct"].item()
         masked += parts["n_masked"].item()
-    return scores_of(loss / masked, correct / masked, masked)
-
-
-def overall(held_out: dict[str, dict]) -> dict[str, float]:
-    """The scores over all domains, in which every masked token counts once."""
-    masked = loss = correct = 0
-    for scores in held_out.values():
-        masked += scores["n_masked"]
-        loss += np.log(scores["perplexity"]) * scores["n_masked"]
-        correct += scores["accuracy"] * scores["n_masked"]
-    return scores_of(loss / masked, correct / masked, masked)
-
-
-def scores_of(loss: float, accuracy: float, masked: int) -> dict[str, float]:
+    cross_entropy = loss / masked
     return {
-        "accuracy": accuracy,
-        "cross_entropy": float(loss),
-        "perplexity": float(np.exp(loss)),
+        "accuracy": correct / masked,
+        "cross_entropy": cross_entropy,
+        "perplexity": float(np.exp(cross_entropy)),
         "n_masked": masked,
     }
 

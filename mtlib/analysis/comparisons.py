@@ -75,7 +75,7 @@ class Comparison(BaseModel):
     )
     examples: str | None = Field(
         None,
-        description="a .json in data/results: what `examples.of_examples` says",
+        description="a .json in data/results that `data/examples.py` made",
     )
     paper: dict[str, str] = Field(
         {},
@@ -117,7 +117,7 @@ class Comparison(BaseModel):
         scores = frame(records, arms)
         scores = scores.assign(**{name: None for name in self.by if name not in scores})
         if self.examples is not None:
-            auroc = pandas.DataFrame(self._example_results["auroc"])
+            auroc = pandas.DataFrame(self.example_results["auroc"])
             scores = scores.merge(auroc, how="left", on=["identity", "set"])
         return scores
 
@@ -147,13 +147,10 @@ class Comparison(BaseModel):
         columns += ["mean", "low", "high", "n", "level", "verdict", "paper", "claim"]
         return pandas.DataFrame(lines, columns=columns)
 
-    def bootstrap(self, measure: str = "accuracy") -> pandas.DataFrame:
-        """Differences to the base with 95 % intervals over examples and seeds, from `examples`.
-
-        `measure`: "accuracy" (of the edited halves in sets of pairs) or "both" halves.
-        """
-        results = pandas.DataFrame(self._example_results["bootstrap"])
-        return results[results["measure"] == measure].drop(columns="measure")
+    @cached_property
+    def example_results(self) -> dict[str, list[dict]]:
+        """What the file `examples` holds: lines of a table, as "auroc" and as "bootstrap"."""
+        return json.loads((_RESULTS / self.examples).read_text())
 
     def table(self, task: str | None = None) -> pandas.DataFrame:
         """What a person reads, of one task (default: the first).
@@ -328,11 +325,6 @@ class Comparison(BaseModel):
         if {arm, base} <= rows.keys():
             return paper.difference(rows[arm], rows[base], set_name, rows["model"])
         return None
-
-    @cached_property
-    def _example_results(self) -> dict[str, list[dict]]:
-        """What the file `examples` holds: lines of a table, as "auroc" and as "bootstrap"."""
-        return json.loads((_RESULTS / self.examples).read_text())
 
 
 class _Run(NamedTuple):

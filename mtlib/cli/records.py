@@ -1,6 +1,5 @@
 """`tables` and `bundle`: what is made of finished runs' records."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -39,10 +38,6 @@ def tables(
     form: Annotated[
         Form, typer.Option("--format", help="csv: a line for each run and set")
     ] = "terminal",
-    source: Annotated[
-        str | None,
-        typer.Option(help="of the test sets: print JSON of AUROC and of a bootstrap over examples"),
-    ] = None,
 ) -> None:
     """Accuracies of finished runs, differences with their intervals, and what they say.
 
@@ -57,28 +52,19 @@ def tables(
     if only_list:
         _print_names(form)
         return
-    _check_names(names, form, source)
+    if form == "csv" and "claims" in names and len(names) > 1:
+        raise UserError("claims have columns of their own; ask for them alone.")
     if records and not names:
         _print_plain(records, form)
         return
     chosen = _comparisons(names, records or ())
     if "claims" in names:
         _print_claims(form)
-    if source is not None:
-        _print_of_examples(chosen, source)
-    elif form == "csv":
+    if form == "csv":
         _print_frames(chosen, form)
     else:
         for comparison in chosen:
             _print_comparison(comparison, form)
-
-
-def _check_names(names: Sequence[str], form: Form, source: str | None) -> None:
-    """Raise `UserError` for what cannot be printed together."""
-    if source is not None and (not names or "claims" in names):
-        raise UserError("--source is for comparisons; give their names (`--list` has them).")
-    if form == "csv" and "claims" in names and len(names) > 1:
-        raise UserError("claims have columns of their own; ask for them alone.")
 
 
 def _comparisons(names: Sequence[str], records: Sequence[Path]) -> list["Comparison"]:
@@ -106,13 +92,6 @@ def _print_claims(form: Form) -> None:
     table = claims.claims() if form == "csv" else claims.table()
     heading = "Mask-tuning against the other rows of the paper's Tables I and III, in points"
     _print(table, form, heading)
-
-
-def _print_of_examples(chosen: Sequence["Comparison"], source: str) -> None:
-    from mtlib.analysis import examples
-
-    for comparison in chosen:
-        print(json.dumps(examples.of_examples(comparison, source)))
 
 
 def _print_frames(chosen: Sequence["Comparison"], form: Form) -> None:

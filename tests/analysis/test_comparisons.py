@@ -8,10 +8,11 @@ import numpy as np
 import pandas
 import pytest
 
-from mtlib.analysis import comparisons, examples, intervals
+from data import examples
+from data.examples import of_examples
+from mtlib.analysis import comparisons, intervals
 from mtlib.analysis.claims import claims
 from mtlib.analysis.comparisons import Comparison
-from mtlib.analysis.examples import of_examples
 from mtlib.data.scoring import score_rows
 from mtlib.data.sources import load_described
 from mtlib.errors import UserError
@@ -400,10 +401,13 @@ def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path, m
     # of predictions with two values the area is the mean of the accuracies on both labels
     assert scores["auroc"].to_numpy() == pytest.approx(scores["balanced"].to_numpy(), abs=1e-3)
     for measure in ("accuracy", "both"):
-        (line,) = comparison.bootstrap(measure).itertuples()
+        (line,) = (
+            line for line in comparison.example_results["bootstrap"] if line["measure"] == measure
+        )
         means = scores.groupby("arm")[measure].mean()
-        assert line.mean == pytest.approx(means["masked"] - means["plain"], abs=1e-3)
-        assert (line.n, line.items) == (3, 500) and 20 < line.low < line.mean < line.high < 40
+        assert line["mean"] == pytest.approx(means["masked"] - means["plain"], abs=1e-3)
+        assert (line["n"], line["items"]) == (3, 500)
+        assert 20 < line["low"] < line["mean"] < line["high"] < 40
     halves = scores[["accuracy", "original"]].mean(axis="columns")
     assert scores["both"].to_numpy() == pytest.approx(halves.to_numpy())
     with pytest.raises(UserError, match="n has several runs of each seed, by alpha"):

@@ -148,7 +148,7 @@ def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpu
         "--train-layers",
         "2",
     ]
-    restore_head.main([*arguments, "--evaluate-steps", "4", "--held-out", "10"])
+    restore_head.main([*arguments, "--held-out", "10"])
     encoder, model = (
         load_file(warm_start / "model.safetensors"),
         load_file(tmp_path / "model" / "model.safetensors"),
@@ -175,6 +175,5 @@ def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpu
     assert plm.mlm.get_output_embeddings().weight is plm.trunk.get_input_embeddings().weight
 
     report = json.loads((tmp_path / "model" / "pretraining.json").read_text())
-    assert [entry["step"] for entry in report["curve"]] == list(range(4, report["steps"] + 1, 4))
     assert {"accuracy", "cross_entropy", "n_masked"} <= report["held_out"]["reviews"].keys()
     assert str(tmp_path) not in json.dumps(report)

@@ -26,8 +26,7 @@ from mtlib.testbed.generator import (
 from mtlib.testbed.grammar import N_LABELS, Template, load_grammar
 
 sys.path.insert(0, str(TESTBED_DIR))
-from make_datasheet import README, measured, read_sets
-from probes import texts
+from make_datasheet import README, measured, read_sets, texts
 
 GRAMMARS = {task: load_grammar(task) for task in N_LABELS}
 

@@ -26,7 +26,7 @@ import lm_training
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY_LINES = 400_000  # over which the pieces of words are counted
 # the settings that the prepared text and the start model were made with
-PREPARING = ("tokens", "layers", "from_scratch", "vocabulary", "length")
+PREPARING = ("tokens", "layers", "vocabulary", "length")
 
 
 def main(command_line: list[str] | None = None) -> None:
@@ -63,11 +63,6 @@ def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace
         default=[0, 1, 2, 3],
         help="layers taken from the warm start",
     )
-    parser.add_argument(
-        "--from-scratch",
-        action="store_true",
-        help="take only the vocabulary from the warm start",
-    )
     parser.add_argument("--vocabulary", type=int, default=10_000)
     return parser.parse_args(command_line)
 
@@ -78,7 +73,7 @@ def prepare(arguments: argparse.Namespace, corpus: dict[str, list[str]]) -> None
     start = arguments.work / "start"
     full_tokenizer = AutoTokenizer.from_pretrained(warm_start)
     vocabulary = choose_vocabulary(full_tokenizer, corpus, arguments.vocabulary)
-    build_start(warm_start, vocabulary, arguments.layers, start, arguments.from_scratch)
+    build_start(warm_start, vocabulary, arguments.layers, start)
     lm_training.build_examples(
         corpus,
         AutoTokenizer.from_pretrained(start),
@@ -90,7 +85,6 @@ def prepare(arguments: argparse.Namespace, corpus: dict[str, list[str]]) -> None
 
 def train(arguments: argparse.Namespace) -> None:
     report = lm_training.train(arguments.work, arguments)
-    report["started_from"] = "random weights" if arguments.from_scratch else "warm start"
     lm_training.finish(arguments.work, report)
 
 
@@ -99,14 +93,12 @@ def build_start(
     vocabulary: list[str],
     layers: list[int],
     out: Path,
-    from_scratch: bool = False,
 ) -> None:
     """Write the warm start with this vocabulary and these of its layers, and a new masked-LM head.
 
-    The head's output is tied to the word embeddings. `from_scratch` leaves all weights random.
+    The head's output is tied to the word embeddings.
     """
     settings = json.loads((warm_start / "config.json").read_text())
-    check_layers(layers, warm_start, settings["num_hidden_layers"])
     out.mkdir(parents=True, exist_ok=True)
     write_tokenizer(warm_start, vocabulary, out)
     config = BertConfig(
@@ -120,18 +112,11 @@ def build_start(
     )
     set_seed(lm_training.SEED)
     model = BertForMaskedLM(config)
-    if not from_scratch:
-        state = chosen_weights(warm_start, vocabulary, layers)
-        report = model.bert.load_state_dict(state, strict=False)
-        assert not report.unexpected_keys, report
-        assert all("position_ids" in key for key in report.missing_keys), report
+    state = chosen_weights(warm_start, vocabulary, layers)
+    report = model.bert.load_state_dict(state, strict=False)
+    assert not report.unexpected_keys, report
+    assert all("position_ids" in key for key in report.missing_keys), report
     model.save_pretrained(out)
-
-
-def check_layers(layers: list[int], warm_start: Path, n_layers: int) -> None:
-    for layer in layers:
-        if not 0 <= layer < n_layers:
-            raise SystemExit(f"--layers has layer {layer}; {warm_start} has {n_layers}, from 0.")
 
 
 def chosen_weights(

@@ -1,15 +1,19 @@
 """What the predictions on single examples say, where a run kept its probabilities.
 
-AUROC, and bootstrap intervals over examples and seeds.
+    python -m data.examples decisive RELEASES > data/results/decisive_examples.json
+
+AUROC, and bootstrap intervals over examples and seeds, of a comparison. RELEASES is where the test
+sets are: a folder of releases, "hub" or "testbed".
 """
 
 import json
+import sys
 from collections import defaultdict
 
 import numpy as np
 import pandas
 
-from mtlib.analysis.comparisons import Comparison
+from mtlib.analysis.comparisons import Comparison, load
 from mtlib.analysis.intervals import FEWEST_SEEDS
 from mtlib.data.registry import get_set
 from mtlib.data.sources import load_described
@@ -206,3 +210,8 @@ def _correct(
     halves = halves.sort_index()
     scores = halves["edited"] if measure == "accuracy" else halves.mean(axis="columns")
     return scores.to_numpy()
+
+
+if __name__ == "__main__":
+    name, source = sys.argv[1:]
+    print(json.dumps(of_examples(load(name), source)))
