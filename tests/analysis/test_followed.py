@@ -53,21 +53,6 @@ def test_the_front_page_says_what_the_records_say():
     assert said == [abs(round(number)) for number in numbers]
 
 
-def test_the_page_of_own_data_says_how_each_model_is_misled():
-    page = (ROOT / "data/README.md").read_text(encoding="utf-8")
-    passage = page.partition("models of seeds 0 to 4")[2].partition("The plan")[0]
-    said = [float(number) for number in re.findall(r"\d+(?:\.\d)?", passage)]
-    records = [json.loads(line) for line in followed.FILE.read_text().splitlines()]
-    accuracy = {
-        record["seed"]: record["accuracy"]["conflicting"]
-        for record in records
-        if (record["data"], record["arm"]) == ("example", "fine-tuning")
-    }
-    lines = followed.frame().query("data == 'example' and arm == 'fine-tuning' and marked")
-    brands = followed.by_seed(lines).sort_index()
-    assert said == [*map(round, brands), *(accuracy[seed] for seed in sorted(accuracy))]
-
-
 def test_the_page_of_own_data_says_which_real_words_are_followed():
     page = (ROOT / "data/README.md").read_text(encoding="utf-8")
     passage = page.partition("**On real words**")[2].partition("; and on the testbed")[0]
