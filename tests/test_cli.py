@@ -17,7 +17,6 @@ from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs.config import all_settings, configure
 from mtlib.runs.locks import Busy
-from mtlib.runs.records import read_records
 from tests.conftest import ROOT, call, commands
 
 EXIT_CODES = {
@@ -40,12 +39,9 @@ def test_run_then_tables(testbed, model, tmp_path):
     assert "| fine_tuning | 1 |" in table and "| mask_tuning | 1 |" in table
     assert "mask_tuning" in call("tables", "--records", tmp_path)
     assert len(call("tables", "--records", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 3
-    whole = read_records([tmp_path])
     bundle = tmp_path / "bundle" / "all.jsonl.gz"
-    call("bundle", tmp_path, "--to", bundle, "--history", 2)
+    call("bundle", tmp_path, "--to", bundle)
     assert call("tables", "--records", bundle.parent, "--format", "markdown") == table
-    last = [record["history"][-1] for record in whole]
-    assert [record["history"][1:] for record in read_records([bundle])] == [[one] for one in last]
 
 
 @pytest.mark.parametrize(

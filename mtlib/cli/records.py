@@ -152,9 +152,6 @@ def _print(table: "pandas.DataFrame", form: Form, heading: str = "") -> None:
 def bundle(
     folders: Annotated[list[Path], typer.Argument(help="folders with records, or .jsonl.gz files")],
     to: Annotated[Path, typer.Option(help="a .jsonl.gz file; the records it has stay in it")],
-    history: Annotated[
-        int | None, typer.Option(min=1, help="log entries kept of each run", show_default="all")
-    ] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each.
 
@@ -170,7 +167,7 @@ def bundle(
     if not to.name.endswith(records.BUNDLES) or to.is_dir():
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.gz.")
     make_writable(to.parent)
-    bundled = records.bundle([*([to] if to.exists() else []), *folders], to, history)
+    bundled = records.bundle([*([to] if to.exists() else []), *folders], to)
     print_line(f"{len(bundled)} records: {to}")
     if n := sum(has_uncommitted_code(record) for record in bundled):
         print_line(

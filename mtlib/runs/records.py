@@ -243,14 +243,12 @@ def _arrays_beside(bundle: Path) -> Path:
 # --- many records in one file ---
 
 
-def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> list[dict]:
+def bundle(places: Sequence[Path], to: Path) -> list[dict]:
     """Put all records of some folders and files into one file, and their arrays beside it.
 
     Args:
         places: folders with records, or bundles.
         to: a file that ends in `.jsonl.gz` or `.jsonl`. The same records give the same bytes.
-        history: keep so many entries of each log, spread evenly, the last one among them. None:
-            all.
 
     Returns:
         The records.
@@ -264,8 +262,7 @@ def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> list
     if arrays:
         write = partial(np.savez_compressed, **arrays)
         write_atomically(_arrays_beside(to), write)
-    lines = [_one_line(_thinned(record, history)) for record in records]
-    content = "".join(lines).encode()
+    content = "".join(map(_one_line, records)).encode()
     if to.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
     write_atomically(to, lambda file: file.write(content))
@@ -274,15 +271,6 @@ def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> list
 
 def _one_line(record: dict) -> str:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
-
-
-def _thinned(record: dict, history: int | None) -> dict:
-    """The record with so many entries of its log."""
-    entries = record["history"]
-    if history is None or len(entries) <= history:
-        return record
-    chosen = [round((i + 1) * len(entries) / history) - 1 for i in range(history)]
-    return record | {"history": [entries[position] for position in chosen]}
 
 
 # --- trained models beside records ---

@@ -208,7 +208,6 @@ def test_a_bundle_says_what_was_made_with_uncommitted_changes(tmp_path):
             "identity": name * 64,
             "config": {"method": "m"},
             "metrics": {},
-            "history": [],
             "data": {},
         }
         (tmp_path / f"{name}.json").write_text(json.dumps(record | made))

@@ -143,7 +143,7 @@ def test_a_bundle_is_json_lines_with_all_of_each_record(ending, tmp_path):
     history = [{"step": step, "loss": 1 / step, "learning_rate": 1e-5} for step in (1, 2, 3)]
     changes = {"history": history, "text": "a\x85b\u2028c", "data": {}}
     made = [write_record(tmp_path / f"{name}.json", identity=name, **changes) for name in "ba"]
-    first, second, short = (tmp_path / f"{name}{ending}" for name in ("first", "second", "short"))
+    first, second = (tmp_path / f"{name}{ending}" for name in ("first", "second"))
     files = [tmp_path / "b.json", tmp_path / "a.json"]
     assert records.bundle(files, first) == made == read_records([first])
     content = first.read_bytes()
@@ -151,8 +151,6 @@ def test_a_bundle_is_json_lines_with_all_of_each_record(ending, tmp_path):
     assert [json.loads(line) for line in lines.split(b"\n")[:-1]] == made
     records.bundle([first], second)
     assert second.read_bytes() == content
-    records.bundle([first], short, history=2)
-    assert [record["history"] for record in read_records([short])] == [[history[1], history[2]]] * 2
 
 
 def test_a_shipped_run_comes_out_alike_when_it_is_made_again(tmp_path):
@@ -207,7 +205,6 @@ def write_run(folder, identity: str, *shares: float) -> dict[str, np.ndarray]:
         "identity": identity,
         "config": {"method": "m"},
         "metrics": {},
-        "history": [],
     }
     (folder / f"nli-m-{identity[:10]}.json").write_text(json.dumps(record | {"data": {}}))
     arrays = {
