@@ -106,9 +106,9 @@ def train(
     for stage in stages:
         folder = work / stage.name if several else work
         if stage is last:
-            plm, result = training.train_last(stage, plm, folder, dev)
+            plm, result = training.run(stage, plm, folder, dev)
         else:
-            plm, result = training.train_earlier(stage, plm, folder)
+            plm, result = training.run_and_keep(stage, plm, folder)
         results[stage.name] = result
         if training.divergence.happened:
             break
@@ -195,45 +195,33 @@ class _Training:
         self.divergence = _StopAtDivergence()
         self.callbacks = [self.clock, self.divergence, *callbacks]
 
-    def train_last(
+    def run_and_keep(self, stage: Stage, plm: SharedPLM, folder: Path) -> tuple[SharedPLM, dict]:
+        """`run`, with the model and its part of the record saved.
+
+        A training that is cut off in a later stage need not return to this one.
+        """
+        if not (folder / _MODEL).exists():
+            trained, result = self.run(stage, plm, folder, dev=None)
+            if self.divergence.happened:
+                return trained, result
+            if PartialState().is_main_process:
+                _save_stage(trained, result, folder)
+            PartialState().wait_for_everyone()
+        # read back by every run, interrupted here or not
+        return _load_stage(folder)
+
+    def run(
         self,
         stage: Stage,
         plm: SharedPLM,
         folder: Path,
         dev: Dataset | None,
     ) -> tuple[SharedPLM, dict]:
-        """The trained model of the last stage, and its part of the record.
+        """The trained model of a stage, and its part of the record.
 
-        `plm` is the model of the previous stage. What the stage leaves is saved by the caller.
+        The data is prepared with the model of the previous stage, `plm`; training is resumed from
+        the last checkpoint.
         """
-        if (folder / _MODEL).exists():
-            return _load_stage(folder)
-        trainer, result = self._run(stage, plm, folder, dev)
-        return trainer.plm, result
-
-    def train_earlier(self, stage: Stage, plm: SharedPLM, folder: Path) -> tuple[SharedPLM, dict]:
-        """The trained model of an earlier stage, and its part of the record.
-
-        Both are saved, so that a run that is cut off in a later stage need not return to this one.
-        """
-        if not (folder / _MODEL).exists():
-            trainer, result = self._run(stage, plm, folder, dev=None)
-            if self.divergence.happened:
-                return trainer.plm, result
-            if PartialState().is_main_process:
-                _save_stage(trainer.plm, result, folder)
-            PartialState().wait_for_everyone()
-        # read back by every run, interrupted here or not
-        return _load_stage(folder)
-
-    def _run(
-        self,
-        stage: Stage,
-        plm: SharedPLM,
-        folder: Path,
-        dev: Dataset | None,
-    ) -> tuple[ObjectiveTrainer, dict]:
-        """Prepare the data and train, resuming from the last checkpoint."""
         self.clock.enter(stage.name)
         start = plm
         if stage.start == "pretrained":
@@ -243,7 +231,7 @@ class _Training:
         checkpoint = last_checkpoint(folder)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         self.clock.stop()
-        return trainer, self._result(stage, trainer, len(examples), counts)
+        return trainer.plm, self._result(stage, trainer, len(examples), counts)
 
     def _prepared(
         self,
