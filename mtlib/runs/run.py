@@ -8,7 +8,7 @@ import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -82,7 +82,7 @@ def run(
     inputs = read_inputs(config)
     path = inputs.record_path(out)
     state = PartialState(cpu=precision()["use_cpu"])
-    with _full_disk_explained(out), _claimed(path, state):
+    with _claimed(path, state):
         # or one of several processes might look before another's record is there
         state.wait_for_everyone()
         was_there = _is_finished(inputs, path, keep_model, reuse)
@@ -255,17 +255,3 @@ def _keep(trained: Trained, folder: Path) -> None:
     with written_whole(folder) as part:
         trained.plm.save_pretrained(part)
         save_objective(trained.objective, part)
-
-
-@contextlib.contextmanager
-def _full_disk_explained(out: Path) -> Iterator[None]:
-    """Libraries say it in words that nobody understands ("enforce fail at inline_container.cc")."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, UserError) or not out.is_dir() or shutil.disk_usage(out).free > 2**20:
-            raise
-        raise UserError(
-            f"cannot write to {out}: no space left; make room or give another folder, then start "
-            "the run again (in the same folder it goes on from its last checkpoint)."
-        ) from error
