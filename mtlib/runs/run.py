@@ -82,7 +82,9 @@ def run(
     inputs = read_inputs(config)
     path = inputs.record_path(out)
     state = PartialState(cpu=precision()["use_cpu"])
-    with _claimed(path, state):
+    # of several processes that train together the first holds the run's lock
+    lock = claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext()
+    with lock:
         # or one of several processes might look before another's record is there
         state.wait_for_everyone()
         was_there = _is_finished(inputs, path, keep_model, reuse)
@@ -91,24 +93,14 @@ def run(
         earlier = None if answered else _earlier_training(inputs, path, keep_model, reuse)
         state.wait_for_everyone()  # all have looked before one writes
         if shipped is not None:
-            _copy_shipped(shipped, path)
+            if state.is_main_process:
+                write_record(path, shipped)
         elif earlier is not None:
             _score(inputs, path, earlier)
         elif not was_there:
             _complete(inputs, path, keep_model, callbacks)
         state.wait_for_everyone()
     return path, answered
-
-
-def _copy_shipped(record: dict, path: Path) -> None:
-    """By the first of several processes."""
-    if PartialState().is_main_process:
-        write_record(path, record)
-
-
-def _claimed(path: Path, state: PartialState) -> contextlib.AbstractContextManager:
-    """Of several processes that train together the first holds the run's lock."""
-    return claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext()
 
 
 def _is_finished(inputs: Inputs, path: Path, keep_model: bool, reuse: bool) -> bool:
@@ -197,8 +189,6 @@ def _complete(
         "started": started,
         "finished": _now(),
     }
-    if not metrics:
-        record["diverged"] = True
     if PartialState().is_main_process:
         # the model before the record, which says that all is done
         if keep_model:
@@ -223,8 +213,6 @@ def _score(inputs: Inputs, path: Path, earlier: EarlierTraining) -> None:
         "trained_by": earlier.model.name,
         "scored_later": {name: scored_later[name] for name in metrics if name in scored_later},
     }
-    if not metrics:
-        record["diverged"] = True
     if PartialState().is_main_process:
         _write(path, record, probabilities)
 
@@ -235,6 +223,8 @@ def _now() -> str:
 
 def _write(path: Path, record: dict, probabilities: Mapping[str, np.ndarray]) -> None:
     """The record after the probabilities: it says that all is done."""
+    if not record["metrics"]:
+        record["diverged"] = True
     if probabilities:
         save = partial(np.savez_compressed, **probabilities)
         write_atomically(path.with_suffix(".npz"), save)
