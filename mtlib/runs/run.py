@@ -36,8 +36,7 @@ from mtlib.runs.records import (
     write_record,
 )
 from mtlib.runs.scores import EarlierTraining, earlier_trainings, evaluate
-from mtlib.runs.training import Trained, pretrained, train
-from mtlib.trainer import save_objective
+from mtlib.runs.training import pretrained, train
 
 code_sha256()  # of the code that has just been imported, whatever becomes of its files
 
@@ -192,7 +191,8 @@ def _complete(
     if PartialState().is_main_process:
         # the model before the record, which says that all is done
         if keep_model:
-            _keep(trained, path.with_suffix(""))
+            with written_whole(path.with_suffix("")) as part:
+                trained.plm.save_pretrained(part)
         _write(path, record, probabilities)
         shutil.rmtree(work, ignore_errors=True)
 
@@ -238,10 +238,3 @@ def _stages(config: RunConfig, tokenizer) -> list[Stage]:
         transforms = [transform.reading_from(config.source) for transform in stage.transforms]
         stages.append(replace(stage, transforms=tuple(transforms)))
     return stages
-
-
-def _keep(trained: Trained, folder: Path) -> None:
-    """The trained model, whole or not at all."""
-    with written_whole(folder) as part:
-        trained.plm.save_pretrained(part)
-        save_objective(trained.objective, part)

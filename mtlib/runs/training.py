@@ -27,7 +27,6 @@ from mtlib.contexts import precision
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.method import Stage
-from mtlib.objectives import Objective
 from mtlib.paths import write_atomically, written_whole
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, prepared_examples
@@ -46,7 +45,6 @@ class Trained:
 
     Args:
         plm: the model of the last stage.
-        objective: of the last stage.
         history: the log of all stages, with None for non-finite numbers, which JSON lacks.
         cost: totals over the stages (the seconds include preparing the data), and each stage by
             itself.
@@ -54,7 +52,6 @@ class Trained:
     """
 
     plm: SharedPLM
-    objective: Objective
     history: list[dict]
     cost: dict
     diverged: bool
@@ -102,10 +99,9 @@ def train(
     training = _Training(config, examples, work, callbacks)
     results: dict[str, dict] = {}
     several = len(stages) > 1
-    last = stages[-1]
     for stage in stages:
         folder = work / stage.name if several else work
-        if stage is last:
+        if stage is stages[-1]:
             plm, result = training.run(stage, plm, folder, dev)
         else:
             plm, result = training.run_and_keep(stage, plm, folder)
@@ -115,7 +111,6 @@ def train(
     costs = {name: result["cost"] for name, result in results.items()}
     return Trained(
         plm=plm,
-        objective=last.objective,
         history=_history(results, name_stages=several),
         cost=training.clock.cost(costs),
         diverged=training.divergence.happened,
