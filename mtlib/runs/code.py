@@ -53,14 +53,15 @@ def commit() -> str | None:
 def code_sha256(package: Path = _PACKAGE) -> str:
     """A hash of the modules that decide a run's numbers, made once in a process.
 
-    It is made of their syntax trees, so that comments, docstrings and formatting change nothing.
-    Data, settings and the model's files are no part of it: the identity of a run has them.
+    It is made of their syntax trees, so that comments, docstrings and formatting change nothing; a
+    minor version of Python may. Data, settings and the model's files are no part of it: the
+    identity of a run has them.
     """
     trees = {}
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
         if not {name, name.partition("/")[0]} & _DECIDES_NO_NUMBER:
-            trees[name] = _canonical(ast.parse(path.read_bytes()))
+            trees[name] = _without_docstrings(path.read_bytes())
     return hashlib.sha256(repr(trees).encode()).hexdigest()
 
 
@@ -95,19 +96,10 @@ def _in_words(made_at: str | None) -> str:
     return f"commit {made_at[:10]}{changed}"
 
 
-def _canonical(node) -> object:
-    """A syntax tree without docstrings and empty fields, in which versions of Python differ."""
-    if isinstance(node, list):
-        return [_canonical(entry) for entry in node]
-    if not isinstance(node, ast.AST):
-        return node
-    fields = {name: getattr(node, name, None) for name in node._fields if name != "ctx"}
-    if isinstance(node, _DOCUMENTED) and _is_docstring(node.body[:1]):
-        fields["body"] = node.body[1:]
-    fields = {name: _canonical(value) for name, value in fields.items() if value not in (None, [])}
-    return type(node).__name__, fields
-
-
-def _is_docstring(statements: list[ast.stmt]) -> bool:
-    values = [statement.value for statement in statements if isinstance(statement, ast.Expr)]
-    return any(isinstance(value, ast.Constant) and isinstance(value.value, str) for value in values)
+def _without_docstrings(source: bytes) -> str:
+    """A module's syntax tree as text."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return ast.dump(tree)
