@@ -2,10 +2,9 @@
 nothing else.
 
 `kept.json` was written at the commit before the rebuilding: for each file of records how many runs
-it holds and a hash of what identifies and scores them, and hashes of the testbed's files and of
-each bundled set's content. `masks.json` has the positions that each policy masks which learns
-nothing beforehand. Training is held by `tests/test_trajectory.py` and by the tests of resumption in
-`tests/test_methods.py`.
+it holds and a hash of what identifies and scores them, and a hash of each bundled set's content.
+`masks.json` has the positions that each policy masks which learns nothing beforehand. Training is
+held by `tests/test_trajectory.py` and by the tests of resumption in `tests/test_methods.py`.
 """
 
 import hashlib
@@ -17,7 +16,7 @@ import pytest
 from mtlib.data.sources import load, load_described
 from mtlib.encoding import Collator, tokenise
 from mtlib.masking import GivenWords
-from mtlib.paths import DATA_DIR, MINI_MODEL_DIR, TESTBED_DIR
+from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.policies import masking_policy
 from mtlib.runs.records import decisive_data, identity, read_records
@@ -44,13 +43,6 @@ def test_no_record_is_lost_or_changed_and_every_identity_follows_from_its_record
             model = record["model"]["files_sha256"]
             data = decisive_data(record["data"])
             assert identity(record["config"], model, data) == record["identity"]
-
-
-@pytest.mark.parametrize("name", KEPT["testbed_files"])
-def test_the_testbed_keeps_its_bytes(name):
-    assert (
-        hashlib.sha256((TESTBED_DIR / name).read_bytes()).hexdigest() == KEPT["testbed_files"][name]
-    )
 
 
 @pytest.mark.parametrize("name", KEPT["content_sha256"])
