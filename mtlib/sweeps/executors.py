@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import torch
 
@@ -55,17 +55,9 @@ class RunFailed(UserError):
     """A run's process ended with an error; its log says more."""
 
 
-class Executor(Protocol):
-    """What does the runs of a sweep."""
-
-    def submit(self, run: GridRun) -> Future[str]:
-        """Begin a run: a future of an outcome's status, or of "busy" (another process does it)."""
-
-    def close(self) -> None:
-        """End what is still running."""
-
-
-def execute(runs: Sequence[GridRun], executor: Executor, store: Store) -> Iterator[Outcome]:
+def execute(
+    runs: Sequence[GridRun], executor: "LocalExecutor | RayExecutor", store: Store
+) -> Iterator[Outcome]:
     """Have every run's record in the store, but for those that fail: each outcome, as it ends.
 
     Several calls may work on one store: a run that another is doing is left for later, and looked
@@ -94,7 +86,7 @@ def execute(runs: Sequence[GridRun], executor: Executor, store: Store) -> Iterat
 def _start_waiting(
     waiting: deque[tuple[GridRun, float]],
     active: dict[Future[str], GridRun],
-    executor: Executor,
+    executor: "LocalExecutor | RayExecutor",
     store: Store,
 ) -> Iterator[Outcome]:
     """Start the runs that may be started; the outcomes of those whose record is there."""
