@@ -348,11 +348,9 @@ def _visible_gpus() -> list[str]:
 
 
 def _connect(ray, address: str) -> None:
-    local = {"include_dashboard": False} if address == "local" else {}
-    if address != "local":
-        print(f"connecting to the Ray cluster at {address!r} ...", file=sys.stderr, flush=True)
+    print(f"connecting to the Ray cluster at {address!r} ...", file=sys.stderr, flush=True)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError) as error:
         raise UserError(
             f"no Ray cluster at {address!r}, or it wants its token here ({error}); start one with "
@@ -366,19 +364,14 @@ def _gpus_of_a_run(ray, cpus: float, gpus: float | None) -> float:
     Raises:
         UserError: no machine of the cluster has so many, or so many CPUs; Ray would wait for ever.
     """
-    machines = _machines(ray)
+    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    machines = [(of_one.get("CPU", 0), of_one.get("GPU", 0)) for of_one in resources]
     if gpus is None:
         gpus = float(any(has_gpus for _, has_gpus in machines))
     if not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in machines):
-        resources = ", ".join(f"{has_cpus:g} + {has_gpus:g}" for has_cpus, has_gpus in machines)
+        there = ", ".join(f"{has_cpus:g} + {has_gpus:g}" for has_cpus, has_gpus in machines)
         raise UserError(
             f"a run asks for {cpus:g} CPUs + {gpus:g} GPUs; the machines of the cluster have "
-            f"{resources}. Ask for less with --cpus-per-run and --gpus-per-run."
+            f"{there}. Ask for less with --cpus-per-run and --gpus-per-run."
         )
     return gpus
-
-
-def _machines(ray) -> list[tuple[float, float]]:
-    """The CPUs and GPUs of the cluster's machines."""
-    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return [(of_machine.get("CPU", 0), of_machine.get("GPU", 0)) for of_machine in resources]

@@ -4,7 +4,6 @@ A folder, or any address that fsspec can write to (`s3://bucket/folder`).
 """
 
 import contextlib
-import getpass
 import hashlib
 import os
 import tempfile
@@ -22,11 +21,6 @@ from mtlib.runs.locks import holder, lock_path
 from mtlib.runs.records import model_folder, parse_json
 
 OTHER_CODE = "other code"
-
-
-def _folder_of_this_user() -> Path:
-    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()  # Windows has no numbers
-    return Path(tempfile.gettempdir(), f"mtlib-{user}")
 
 
 class Store:
@@ -51,12 +45,14 @@ class Store:
         with self._errors("write to"):  # an address of no file system that is installed
             self._system, self._root = fsspec.url_to_fs(out)
         self._is_remote = not isinstance(self._system, LocalFileSystem)
-        name = hashlib.sha256(out.encode()).hexdigest()[:10]
-        self.folder = _folder_of_this_user() / name if self._is_remote else Path(self._root)
-        if not self._is_remote:
+        if self._is_remote:
+            if keep_model:
+                raise UserError(f"models are kept in a folder alone, and --out is {out}.")
+            name = hashlib.sha256(out.encode()).hexdigest()[:10]
+            self.folder = Path(tempfile.gettempdir(), f"mtlib-{os.getuid()}", name)
+        else:
+            self.folder = Path(self._root)
             self.address = str(self.folder)
-        elif keep_model:
-            raise UserError(f"models are kept in a folder alone, and --out is {out}.")
 
     def check_writable(self) -> None:
         """Raise `UserError` where a record could not be written."""
