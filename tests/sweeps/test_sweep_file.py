@@ -29,15 +29,6 @@ def test_product(tmp_path):
     assert {config.epochs for config in configs} == {1}
 
 
-def test_a_value_in_place_of_the_files(tmp_path):
-    text = "tasks: sentiment\ngrids:\n- {methods: fine_tuning, source: hub}\n- {methods: deleted}"
-    configs = expand(write(tmp_path, text + "\n  # end"), source=str(tmp_path))
-    assert [config.source for config in configs] == ["hub", str(tmp_path)]
-    alone = "tasks: sentiment\ngrids:\n- {methods: fine_tuning, source: hub}"
-    with pytest.raises(UserError, match="each of its grids has source itself"):
-        expand(write(tmp_path, alone), source="hub")
-
-
 def test_what_a_method_does_not_read_is_no_run_of_its_own(tmp_path):
     text = """
         tasks: sentiment
@@ -194,6 +185,9 @@ def test_source_and_model_in_place_of_the_files(tmp_path):
     found = [(config.source, config.model) for config in configs]
     # what a grid says itself stays
     assert found == [("hub", "bert-base-uncased"), ("testbed", "mini")]
+    alone = "tasks: sentiment\ngrids:\n- {methods: fine_tuning, source: hub}"
+    with pytest.raises(UserError, match="each of its grids has source itself"):
+        expand(write(tmp_path, alone), source="hub")
 
 
 def test_paths_become_absolute(tmp_path, monkeypatch):
