@@ -295,12 +295,21 @@ def _filled(settings: Settings, defaults: Mapping[str, object]) -> Settings:
 
 
 def _chosen_splits(sets: Iterable[str], splits: Mapping[str, str]) -> dict[str, str]:
-    """The split of each set that has several: the given one, else the first."""
+    """The split of each set that has several: the given one, else the first.
+
+    Raises:
+        UserError: a split is given that would count nowhere.
+    """
     chosen = {}
     for name in sets:
         several = list(SETS[name].split_options)
         if len(several) > 1:
             chosen[name] = splits.get(name, several[0])
+    for name in splits:
+        if name not in chosen:
+            raise UserError(
+                f"splits has {name!r}, which is not scored or has one split alone; leave it out."
+            )
     return chosen
 
 

@@ -49,6 +49,17 @@ def test_a_method_with_another_default_changes_no_other_identity(monkeypatch):
     assert identities() == before
 
 
+def test_a_split_of_a_set_that_is_not_scored_is_refused():
+    with pytest.raises(UserError, match="splits has 'imdb_contrast', which is not scored"):
+        configure(
+            "sentiment",
+            "fine_tuning",
+            source="hub",
+            sets=("sst2",),
+            splits={"imdb_contrast": "test"},
+        )
+
+
 def test_none_stands_for_the_default():
     given = {"mask_rate": None, "epochs": None, "masking": None, "fill": None, "bias": None}
     assert configure("nli", "mask_tuning", **given) == configure("nli", "mask_tuning")

@@ -203,6 +203,7 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
             "'sst3' is no evaluation set of sentiment from 'testbed'; expected one of testbed_sent",
         ),
         ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
+        ({"splits": {"testbed_contrast": "dev"}}, "splits has 'testbed_contrast', which is not"),
         ({"train_size": 65}, "train_size is 65, but testbed_sentiment_train has 64"),
         ({"eval_max_length": 65}, r"eval_max_length is 65; .* reads at most 64 tokens"),
         ({"max_length": 2}, r"max_length is 2; .* adds 2 tokens to every text"),
