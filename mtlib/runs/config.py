@@ -139,6 +139,7 @@ class RunConfig(TrainingConfig):
         _check_sets(self)
         check_model(self.model)
         _check_source(self)
+        _check_held_out(self)
         _check_bias(self)
         check_masking(self.method, self.settings)
         return self
@@ -354,6 +355,16 @@ def _check_source(config: RunConfig) -> None:
                 f"{config.source!r} is no testbed; take source testbed, write one with "
                 f"`python -m mtlib testbed`, or take another {name}."
             )
+
+
+def _check_held_out(config: RunConfig) -> None:
+    """Raise `UserError` where whole sentences are to be kept out of pairs of texts."""
+    train = SETS[get_task(config.task).real.train]
+    if config.held_out and train.columns.text_pair:
+        raise UserError(
+            f"held_out is {config.held_out}, but {config.task} has pairs of texts, and training "
+            "examples are kept out by the one sentence that they are of; leave it out."
+        )
 
 
 def _check_bias(config: RunConfig) -> None:
