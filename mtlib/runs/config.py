@@ -268,6 +268,7 @@ def _with_defaults(config: RunConfig) -> RunConfig:
         bias = bias_for(config.task, settings.bias)
         settings = settings.model_copy(update={"bias": bias})
     sets = config.sets or get_task(config.task).evaluation_sets(config.source)
+    sets = tuple(dict.fromkeys(sets))  # each is scored once
     splits = _chosen_splits(sets, config.splits)
     changes = {"settings": settings, "sets": sets, "splits": splits}
     return _filled(config, defaults).model_copy(update=changes)
@@ -315,8 +316,9 @@ def _chosen_splits(sets: Iterable[str], splits: Mapping[str, str]) -> dict[str, 
 
 
 def default_rates(method: str, model: str) -> LearningRates:
-    """The method's on the bundled model, the paper's on any other."""
-    return get_method(method).rates if model == BUNDLED_MODEL else PAPER_RATES
+    """The method's on the bundled model, by name or path, the paper's on any other."""
+    is_bundled = model == BUNDLED_MODEL or Path(model).resolve() == MINI_MODEL_DIR.resolve()
+    return get_method(method).rates if is_bundled else PAPER_RATES
 
 
 # --- what no run can have, whoever asks for it ---

@@ -6,6 +6,7 @@ from pydantic import Field
 from mtlib.errors import UserError
 from mtlib.method import Method
 from mtlib.methods import METHODS
+from mtlib.paths import MINI_MODEL_DIR
 from mtlib.runs.config import changed_settings, configure, effective_settings
 from mtlib.runs.records import identity
 from mtlib.settings import Settings
@@ -58,6 +59,16 @@ def test_a_split_of_a_set_that_is_not_scored_is_refused():
             sets=("sst2",),
             splits={"imdb_contrast": "test"},
         )
+
+
+def test_a_set_that_is_named_twice_is_scored_once():
+    twice = configure("sentiment", "fine_tuning", sets=("testbed_contrast",) * 2)
+    assert twice.sets == ("testbed_contrast",)
+
+
+def test_the_bundled_model_has_its_rates_by_its_path_too():
+    by_path = configure("sentiment", "mask_tuning", model=str(MINI_MODEL_DIR))
+    assert by_path.rates == configure("sentiment", "mask_tuning").rates
 
 
 def test_none_stands_for_the_default():
