@@ -339,9 +339,11 @@ def _sharing(gpu: str) -> Iterator[dict[str, str]]:
 
 def _visible_gpus() -> list[str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [name for name in visible.split(",") if name]
-    return [str(index) for index in range(torch.cuda.device_count())]
+    if visible is None:
+        return [str(index) for index in range(torch.cuda.device_count())]
+    if visible.startswith("-1"):  # none, as CUDA reads it
+        return []
+    return [name for name in visible.split(",") if name]
 
 
 # --- what the executor on a cluster needs ---

@@ -228,6 +228,13 @@ def test_processes_share_cores_and_take_turns_at_gpus(tmp_path, monkeypatch):
     assert details == ["gpu 4 threads 2 spin 1000"] * 2 + ["gpu 7 threads 2 spin 1000"]
 
 
+def test_gpus_that_are_hidden_are_not_shared(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    replace_child(tmp_path, monkeypatch, "echo gpu $CUDA_VISIBLE_DEVICES; exit 1")
+    assert execute(tmp_path, processes=2)[0].detail == "gpu -1"
+    assert "take turns" not in capsys.readouterr().err
+
+
 def test_a_stopped_sweep_stops_its_runs(tmp_path, monkeypatch):
     replace_child(tmp_path, monkeypatch, f"touch {tmp_path}/begun; exec sleep 60")
     place = Store(str(tmp_path / "out"))
