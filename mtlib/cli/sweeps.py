@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 _ALWAYS_SHOWN = ("task", "method", "model", "seed")
 _NEVER_SHOWN = ("sets", "splits")
+_OPTIONS_OF_ENGINE = {
+    "local": ("processes", "minutes"),
+    "ray": ("address", "cpus_per_run", "gpus_per_run"),
+}
 
 
 def sweep(
+    context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(
@@ -97,6 +102,7 @@ def sweep(
     from mtlib.sweeps import executors, sweep_file
     from mtlib.sweeps.store import Store
 
+    _check_options(context, engine)
     overrides = {}
     if source is not None:
         overrides["source"] = source
@@ -131,6 +137,15 @@ def _print_plan(runs: Sequence["GridRun"], store: "Store") -> None:
     to_do = [run for run, state in zip(runs, states, strict=True) if state == "to do"]
     if n_shipped := sum(run.shipped for run in to_do):
         print_line(f"{n_shipped} of those to do have a shipped record, which --reuse takes")
+
+
+def _check_options(context: typer.Context, engine: str) -> None:
+    """Raise `UserError` for an option of the other engine, which would count nowhere."""
+    (other,) = _OPTIONS_OF_ENGINE.keys() - {engine}
+    for name in _OPTIONS_OF_ENGINE[other]:
+        if context.get_parameter_source(name).name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(f"{option} is for --engine {other}, not {engine}; leave it out.")
 
 
 def _check_precision(runs: Sequence["GridRun"], file: Path) -> None:

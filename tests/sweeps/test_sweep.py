@@ -118,6 +118,13 @@ def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):
     assert result.exit_code == 75 and "1 left: time was up" in result.output
 
 
+@pytest.mark.parametrize(("engine", "option"), [("ray", "--minutes"), ("local", "--cpus-per-run")])
+def test_an_option_of_the_other_engine_is_refused(tmp_path, engine, option):
+    file = write(tmp_path, "tasks: sentiment\nmethods: fine_tuning")
+    with pytest.raises(UserError, match=rf"{option} is for --engine \w+, not {engine}"):
+        call("sweep", file, "--dry-run", "--engine", engine, option, 3)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
