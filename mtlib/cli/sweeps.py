@@ -254,13 +254,17 @@ def _columns(configs: Sequence["RunConfig"]) -> dict[str, list]:
 def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
     """How long the training of runs to do takes if it goes as in the project's records.
 
-    Those of the same task, method and model count.
+    Those of the same task, method and model count, made on a GPU as here, or on none as here.
     """
+    import torch
+
     from mtlib.runs.records import shipped_records
     from mtlib.sweeps.sweep_file import n_examples
 
     seconds = defaultdict(list)  # of all stages, for each example of one
     for record in shipped_records().values():
+        if record["environment"]["device"].startswith("NVIDIA") != torch.cuda.is_available():
+            continue
         config = record["config"]
         kind = tuple(config[name] for name in ("task", "method", "model"))
         examples = n_examples(config["epochs"], record["data"]["train"])

@@ -6,10 +6,12 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from mtlib import cli
 from mtlib.errors import UserError
+from mtlib.runs import records
 from mtlib.runs.code import code_sha256
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs
@@ -46,6 +48,16 @@ def test_a_dry_run_says_what_is_shipped(tmp_path):
     # minutes, estimated from the records of its method and model
     (minutes,) = re.findall(r"to do\W+(\d+)\W*$", output, flags=re.MULTILINE)
     assert 1 <= int(minutes) <= 60
+
+
+def test_minutes_are_estimated_by_records_of_this_kind_of_device(tmp_path, monkeypatch):
+    other = "a processor" if torch.cuda.is_available() else "NVIDIA H200"
+    elsewhere = {"environment": {"device": other}}
+    made = {name: record | elsewhere for name, record in records.shipped_records().items()}
+    monkeypatch.setattr(records, "shipped_records", lambda: made)
+    file = write(tmp_path, "tasks: sentiment\nmethods: fine_tuning")
+    output = call("sweep", file, "--dry-run", "--out", tmp_path / "out")
+    assert re.search(r"to do\W+\?", output)
 
 
 def test_a_runs_file_is_its_record(testbed, model, tmp_path):
