@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -20,7 +21,7 @@ from transformers import TrainerCallback
 import mtlib
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
-from mtlib.methods import METHODS, Method
+from mtlib.methods import METHODS
 from mtlib.objectives import MaskTuning
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
@@ -49,7 +50,6 @@ from tests.weighed import (
     LongestFirst,
     WeighedSettings,
     WeightedFineTuning,
-    weighed_stages,
     weighted,
 )
 
@@ -179,9 +179,7 @@ class TestMethod:
         class MoreSettings(WeighedSettings):
             made_up: float = Field(0.5, description="made up")
 
-        monkeypatch.setitem(
-            METHODS, "weighed", Method("weighed", "weighed", "", weighed_stages, MoreSettings)
-        )
+        monkeypatch.setitem(METHODS, "weighed", replace(WEIGHED, settings=MoreSettings))
         assert "made_up" in METHODS["weighed"].reads
         assert identities() == before
         changed = config(model, method="weighed", made_up=0.7).resolved()
