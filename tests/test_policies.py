@@ -487,9 +487,8 @@ class TestTrainingPairs:
         )
 
         def pointed(**row) -> list[list[str]]:
-            spans = PointAtAnswers(source).training_spans(
-                plm, example_set([row | {"label": 0}], plm), 0
-            )
+            examples = example_set([row | {"label": 0}], plm)
+            spans = PointAtAnswers(source).training_spans(plm, examples)
             return [
                 plm.tokenizer.convert_ids_to_tokens(span.input_ids[span.start : span.end + 1])
                 for span in spans
@@ -538,6 +537,11 @@ class TestTrainingPairs:
             "train_spans"
             not in read_inputs(configure("sentiment", "mask_tuning", source=source)).descriptions
         )
+
+    def test_where_the_task_has_pairs_of_texts_they_are_not_read(self):
+        with pytest.raises(UserError, match="masking is 'supervised_top5', which learns from sing"):
+            configure("nli", "mask_tuning", masking="supervised_top5", source="hub")
+        configure("nli", "mask_tuning", masking="supervised_top5")
 
     def test_pairs_that_cannot_be_read_are_missed_before_any_work(
         self, source, tmp_path, monkeypatch, model

@@ -114,6 +114,15 @@ def masking_policy(
     return make(**arguments, **POLICIES[name].options)
 
 
+def check_for_pairs(name: str | None) -> None:
+    """Raise `UserError` for a policy that cannot learn what to mask in pairs of texts."""
+    if name in OWN_LENGTH:
+        raise UserError(
+            f"masking is {name!r}, which learns from single reviews, those of IMDB-CAD; for pairs "
+            "take another policy."
+        )
+
+
 def parse_policy(text: str) -> tuple[str, float | None]:
     """A policy's name and its rate, from "exact:0.15" or "exact" (5 %).
 
