@@ -37,7 +37,6 @@ from tests.conftest import (
     config,
     conllu,
     examples,
-    make_batch,
     make_plm,
     read,
     tiny_bert_config,
@@ -47,7 +46,6 @@ from tests.tutorial import test_form
 from tests.tutorial.conftest import tagged
 from tests.weighed import (
     WEIGHED,
-    LongestFirst,
     WeighedSettings,
     WeightedFineTuning,
     weighted,
@@ -60,15 +58,6 @@ def weighed(monkeypatch):
 
 
 class TestPolicyWithScores:
-    def test_it_takes_the_highest_scores(self):
-        plm = make_plm()
-        batch = make_batch(plm)
-        maskable = batch["input_ids"] > 4
-        mask = LongestFirst(0.5)(batch, maskable, torch.Generator().manual_seed(0), plm)
-        for ids, ordinary, masked in zip(batch["input_ids"], maskable, mask, strict=True):
-            count = max(1, round(0.5 * int(ordinary.sum())))
-            assert sorted(ids[masked].tolist()) == sorted(ids[ordinary].tolist())[-count:]
-
     def test_ties_are_broken_at_random(self):
         class Alike(CountedMasking):
             def scores(self, batch, maskable, plm):
@@ -104,10 +93,6 @@ class TestObjectiveWithAParameter:
                 classifier_learning_rate=1e-2,
             )
             assert abs(objective.gate.item() - 1) == pytest.approx(moved, rel=0.02)
-
-    def test_a_missing_column_is_told_before_training(self, tmp_path):
-        with pytest.raises(UserError, match="no column weight, which WeightedFineTuning needs"):
-            ObjectiveTrainer(make_plm(), WeightedFineTuning(), arguments(tmp_path), examples(8))
 
 
 class TestCombination:
