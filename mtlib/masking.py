@@ -7,7 +7,7 @@ testbed are in `mtlib.policies`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -75,18 +75,14 @@ keep_old_names(MaskingPolicy, _NEW_NAMES)
 class CountedMasking(MaskingPolicy):
     """Masks the same share of every example: `clamp(round(rate * n), 1, n)` of `n` maskable tokens.
 
-    At rate 0 nothing is masked. `scores` decides which tokens are masked. Halves are rounded to
-    even, as in Python.
+    At rate 0 nothing is masked. The tokens with the highest `scores` are masked, ties broken at
+    random (`order`). Halves are rounded to even, as in Python.
 
     Args:
         rate: share of the maskable tokens, in [0, 1].
-        temperature: 0 takes the tokens with the highest scores, with ties broken at random. Above
-            0, tokens are drawn without replacement with probabilities proportional to
-            `exp(score / temperature)`.
     """
 
     rate: float = MASK_RATE
-    temperature: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         check("rate", self.rate, Share)
@@ -125,11 +121,11 @@ class CountedMasking(MaskingPolicy):
         if scores is None:
             order = numbers.argsort(dim=1, stable=True)  # (batch, seq); padding changes no tie
         else:
-            order = self._order(numbers, scores.to(numbers.dtype), candidates)
+            order = self.order(numbers, scores.to(numbers.dtype), candidates)
         rank = order.argsort(dim=1)  # (batch, seq): the place of each token in the order
         return candidates & (rank < wanted)
 
-    def _order(self, numbers: Tensor, scores: Tensor, candidates: Tensor) -> Tensor:
+    def order(self, numbers: Tensor, scores: Tensor, candidates: Tensor) -> Tensor:
         """The positions in the order in which they are taken, candidates first, `(batch, seq)`.
 
         Args:
@@ -137,10 +133,6 @@ class CountedMasking(MaskingPolicy):
             scores: `(batch, seq)`.
             candidates: bool `(batch, seq)`.
         """
-        if self.temperature > 0:
-            # the Gumbel trick: the largest of score + Gumbel noise is such a draw
-            noisy = scores / self.temperature + gumbel(numbers)
-            return (-noisy).masked_fill(~candidates, torch.inf).argsort(dim=1, stable=True)
         shuffled = numbers.argsort(dim=1)  # (batch, seq): candidates in random order, then the rest
         shuffled_scores = scores.masked_fill(~candidates, -torch.inf).gather(1, shuffled)
         by_score = shuffled_scores.argsort(dim=1, descending=True, stable=True)

@@ -38,10 +38,8 @@ class Method:
     Args:
         name: as configurations, records and the command line call it.
         label: in figures.
-        about: what it is, in half a sentence.
-        recipe: what gives its `stages`: a function, or where that is
-            ("mtlib.methods.ipt:ipt"), so that torch is loaded by a training and not by the name of
-            a method.
+        recipe: where the function is that gives its `stages` ("mtlib.methods.ipt:ipt"), so that
+            torch is loaded by a training and not by the name of a method.
         settings: a model of the settings it reads beside those of every run.
         rates: default learning rates with the bundled model.
         refills_in_training: the model in training fills the masks of each step, and both its heads
@@ -50,8 +48,7 @@ class Method:
 
     name: str
     label: str
-    about: str
-    recipe: "Recipe | str"
+    recipe: str
     settings: type[Settings] = Settings
     rates: LearningRates = LearningRates(1e-4, 1e-4, 1e-4)  # where no grid has been recorded
     refills_in_training: bool = False
@@ -68,9 +65,7 @@ class Method:
         tokenizer: "PreTrainedTokenizerBase",
     ) -> "tuple[Stage, ...]":
         """Its trainings, done one after the other; the last trains the classifier."""
-        recipe = self.recipe
-        if isinstance(recipe, str):
-            recipe = pkgutil.resolve_name(recipe)
+        recipe = pkgutil.resolve_name(self.recipe)
         return recipe(settings, rates, tokenizer)
 
 

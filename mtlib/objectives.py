@@ -89,7 +89,9 @@ class Objective(nn.Module, ABC):
     # it needs `labels` and trains the classifier head
     classifies: bool = True
     two_losses: bool = False
-    # after `sample`, a step needs no device-to-host synchronisation: a CUDA graph can hold it
+    # After `sample`, a step needs no device-to-host synchronisation: a CUDA graph can hold it. Its
+    # columns have a number for each token, or one for the example: where batches are padded further
+    # for a graph, a list that happens to be as long as its text is padded too.
     static: bool = False
     learning_rate: float | None = None
     masking: MaskingPolicy | None = None

@@ -1,5 +1,6 @@
 """Tiny models made from configurations, so that no test needs a download."""
 
+import copy
 import gc
 import json
 import os
@@ -262,6 +263,7 @@ ARCHITECTURES = {
             max_position_embeddings=64,
             decoder_start_token_id=2,
             forced_eos_token_id=2,
+            num_labels=2,
             **ROBERTA_IDS,
         ),
         PAIR_OF_SPECIALS,
@@ -271,6 +273,7 @@ ARCHITECTURES = {
 
 def architecture(name: str, shared: bool = True) -> SharedPLM:
     config, (specials, double) = ARCHITECTURES[name]
+    config = copy.deepcopy(config)  # which a model may change
     return make_plm(config, make_tokenizer(specials, double), shared)
 
 

@@ -8,7 +8,7 @@ import torch
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.methods import get_method
-from mtlib.methods.classification_variants import DoubleValidated, OriginalAndRefilled
+from mtlib.methods.classification_variants import OriginalAndRefilled, ValidatedOrOriginal
 from mtlib.methods.frozen_bias import LearnedMixin
 from mtlib.methods.product_of_experts import ProductOfExperts
 from mtlib.objectives import FineTuning, MaskTuning
@@ -81,7 +81,7 @@ def test_double_validation_by_hand():
         "input_ids": torch.tensor([[2], [1], [2]]),
         "labels": torch.tensor([0, 0, 1]),
     }
-    output = DoubleValidated(confidence=0.9)(plm, batch)
+    output = ValidatedOrOriginal(confidence=0.9)(plm, batch)
 
     def loss(word: int, label: int) -> float:
         scores = plm.logits[word]
@@ -92,7 +92,7 @@ def test_double_validation_by_hand():
     assert output.loss.item() == pytest.approx(kept / 3, rel=1e-5)
 
 
-@pytest.mark.parametrize("reading", [OriginalAndRefilled, DoubleValidated])
+@pytest.mark.parametrize("reading", [OriginalAndRefilled, ValidatedOrOriginal])
 def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path, reading):
     with pytest.raises(
         UserError, match=r"no column original_ids, which .* MaskTuning\(classification=...\) brings"
@@ -101,14 +101,16 @@ def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path, reading):
 
 
 def test_what_compares_both_texts_needs_the_refilled_one():
-    with pytest.raises(UserError, match="classifier_reads is 'original', and double_validated"):
-        MaskTuning(classification=DoubleValidated(), classifier_reads="original")
+    with pytest.raises(
+        UserError, match="classifier_reads is 'original', and validated_or_original"
+    ):
+        MaskTuning(classification=ValidatedOrOriginal(), classifier_reads="original")
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DoubleValidated(7.0), "confidence is 7.0; expected less than or equal to 1"),
+        (lambda: ValidatedOrOriginal(7.0), "confidence is 7.0; expected less than or equal to 1"),
         (lambda: ProductOfExperts(focus=-1.0), "focus is -1.0"),
         (lambda: LearnedMixin(-1.0), "entropy_weight is -1.0"),
     ],
@@ -132,5 +134,5 @@ def test_every_reading_is_a_setting_of_the_method():
         is OriginalAndRefilled
     )
     validated = objective(classification="validated_or_original")
-    assert type(validated.classification) is DoubleValidated
+    assert type(validated.classification) is ValidatedOrOriginal
     assert objective(classifier_reads="original").classifier_reads == "original"

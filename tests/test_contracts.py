@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -20,7 +21,7 @@ from transformers import TrainerCallback
 import mtlib
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
-from mtlib.methods import METHODS, Method
+from mtlib.methods import METHODS
 from mtlib.objectives import MaskTuning
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
@@ -36,7 +37,6 @@ from tests.conftest import (
     config,
     conllu,
     examples,
-    make_batch,
     make_plm,
     read,
     tiny_bert_config,
@@ -46,10 +46,8 @@ from tests.tutorial import test_form
 from tests.tutorial.conftest import tagged
 from tests.weighed import (
     WEIGHED,
-    LongestFirst,
     WeighedSettings,
     WeightedFineTuning,
-    weighed_stages,
     weighted,
 )
 
@@ -60,15 +58,6 @@ def weighed(monkeypatch):
 
 
 class TestPolicyWithScores:
-    def test_it_takes_the_highest_scores(self):
-        plm = make_plm()
-        batch = make_batch(plm)
-        maskable = batch["input_ids"] > 4
-        mask = LongestFirst(0.5)(batch, maskable, torch.Generator().manual_seed(0), plm)
-        for ids, ordinary, masked in zip(batch["input_ids"], maskable, mask, strict=True):
-            count = max(1, round(0.5 * int(ordinary.sum())))
-            assert sorted(ids[masked].tolist()) == sorted(ids[ordinary].tolist())[-count:]
-
     def test_ties_are_broken_at_random(self):
         class Alike(CountedMasking):
             def scores(self, batch, maskable, plm):
@@ -104,10 +93,6 @@ class TestObjectiveWithAParameter:
                 classifier_learning_rate=1e-2,
             )
             assert abs(objective.gate.item() - 1) == pytest.approx(moved, rel=0.02)
-
-    def test_a_missing_column_is_told_before_training(self, tmp_path):
-        with pytest.raises(UserError, match="no column weight, which WeightedFineTuning needs"):
-            ObjectiveTrainer(make_plm(), WeightedFineTuning(), arguments(tmp_path), examples(8))
 
 
 class TestCombination:
@@ -179,9 +164,7 @@ class TestMethod:
         class MoreSettings(WeighedSettings):
             made_up: float = Field(0.5, description="made up")
 
-        monkeypatch.setitem(
-            METHODS, "weighed", Method("weighed", "weighed", "", weighed_stages, MoreSettings)
-        )
+        monkeypatch.setitem(METHODS, "weighed", replace(WEIGHED, settings=MoreSettings))
         assert "made_up" in METHODS["weighed"].reads
         assert identities() == before
         changed = config(model, method="weighed", made_up=0.7).resolved()

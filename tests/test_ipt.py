@@ -17,8 +17,15 @@ from mtlib.methods.ipt import (
     read_conllu,
 )
 from mtlib.methods.states import classify_with_states
-from tests.conftest import NO_DROPOUT, TREES, config, conllu, make_plm, tiny_bert_config
-from tests.test_peers import architecture
+from tests.conftest import (
+    NO_DROPOUT,
+    TREES,
+    architecture,
+    config,
+    conllu,
+    make_plm,
+    tiny_bert_config,
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from mtlib.masking import (
     OriginalMasking,
     maskable_positions,
 )
-from mtlib.methods.classification_variants import DoubleValidated
+from mtlib.methods.classification_variants import ValidatedOrOriginal
 from mtlib.objectives import (
     FineTuning,
     MaskedLM,
@@ -260,7 +260,7 @@ def test_structural_tokens_stay_whatever_a_policy_says(plm):
 
 @pytest.mark.parametrize(
     "objective",
-    [MaskTuning(0.0), MaskTuning(0.6, classification=DoubleValidated())],
+    [MaskTuning(0.0), MaskTuning(0.6, classification=ValidatedOrOriginal())],
     ids=["alpha 0", "validated"],
 )
 def test_a_pass_without_gradients_takes_none_from_the_next_one(objective):

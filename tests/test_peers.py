@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, softplus
 
-from mtlib.errors import UserError
 from mtlib.methods.confidence_regularization import (
     ConfidenceRegularization,
     confidence_regularization_loss,
@@ -26,13 +25,12 @@ from mtlib.methods.two_views import HiddenCut, SpanCutoff, jensen_shannon
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import (
-    ARCHITECTURES,
     NO_DROPOUT,
+    architecture,
     arguments,
     examples,
     make_batch,
     make_plm,
-    make_tokenizer,
     slices_of,
     tiny_bert_config,
 )
@@ -135,14 +133,6 @@ class TestLimits:
         )
 
 
-def architecture(name: str, **changes):
-    """A tiny model with two labels."""
-    config, (specials, double) = ARCHITECTURES[name]
-    config = type(config).from_dict(config.to_dict() | {"num_labels": 2} | changes)
-    config._attn_implementation = "eager"  # for HiddenCut
-    return make_plm(config, make_tokenizer(specials, double))
-
-
 def columns(n: int, n_labels: int = 2) -> dict[str, list]:
     """What the objectives read, as columns of a training set."""
     generator = torch.Generator().manual_seed(3)
@@ -203,7 +193,7 @@ class TestEveryObjective:
         )
 
     def test_slices_of_a_batch_add_up_to_it(self, name):
-        plm, objective = architecture("bert", **NO_DROPOUT), PEERS[name]()
+        plm, objective = make_plm(tiny_bert_config(**NO_DROPOUT)), PEERS[name]()
         batch = ready(objective, plm)
         slices = slices_of(objective, plm, batch, slice(0, 1), slice(1, 4))
         torch.testing.assert_close(sum(part.loss for part in slices), objective(plm, batch).loss)
@@ -296,9 +286,7 @@ class TestLearnedMixin:
         own = plm.trunk.encoder(**inputs) if name == "bart" else plm.trunk(**inputs)
         torch.testing.assert_close(tokens, own.last_hidden_state)
 
-    def test_it_minimises_both_terms_and_logs_the_gate_where_the_bias_model_is_wrong(
-        self, still_plm
-    ):
+    def test_it_minimises_both_terms_and_logs_the_gate(self, still_plm):
         objective = LearnedMixin(0.1)
         batch = ready(objective, still_plm)
         output, (logits, state, _) = (
@@ -312,14 +300,7 @@ class TestLearnedMixin:
         )
         losses = learned_mixin_losses(logits, bias, labels, gate)
         torch.testing.assert_close(output.loss, losses["ft_loss"] + 0.1 * losses["entropy"])
-        wrong = bias.argmax(1) != labels
-        assert 0 < wrong.sum() < len(wrong)
-        for name, values in (
-            ("gate", gate),
-            ("misled", wrong.float()),
-            ("gate_misled", gate * wrong),
-        ):
-            torch.testing.assert_close(output.components[name], values.mean())
+        torch.testing.assert_close(output.components["gate"], gate.mean())
 
 
 # 22 tokens
@@ -381,6 +362,7 @@ class TestHiddenCut:
         """
         plm = architecture(name).eval()
         objective, cuts, round_it, read = HiddenCut(0.2), [], [], []
+        objective.build(plm)
         find = objective.cut_at
         objective.cut_at = lambda *arguments: cuts.append(find(*arguments)) or cuts[-1]
         for path, module in plm.trunk.named_modules():
@@ -401,12 +383,6 @@ class TestHiddenCut:
         assert torch.equal(objective.classify_cut(plm, batch), same), (
             "the draws decide, and they are in the batch"
         )
-
-    @pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated")
-    def test_passes_that_are_computed_again_would_not_be_cut(self, plm, tmp_path):
-        settings = arguments(tmp_path, gradient_checkpointing=True)
-        with pytest.raises(UserError, match="gradient_checkpointing is True, and hidden_cut would"):
-            ObjectiveTrainer(plm, HiddenCut(), settings, examples(8)).train()
 
     def test_it_asks_the_model_for_attention_weights(self, plm, tmp_path):
         ObjectiveTrainer(

@@ -14,6 +14,7 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import functional_call
+from torch.nn.functional import gumbel_softmax
 from transformers import BertJapaneseTokenizer
 
 from mtlib.data import sources
@@ -486,9 +487,8 @@ class TestTrainingPairs:
         )
 
         def pointed(**row) -> list[list[str]]:
-            spans = PointAtAnswers(source).training_spans(
-                plm, example_set([row | {"label": 0}], plm), 0
-            )
+            examples = example_set([row | {"label": 0}], plm)
+            spans = PointAtAnswers(source).training_spans(plm, examples)
             return [
                 plm.tokenizer.convert_ids_to_tokens(span.input_ids[span.start : span.end + 1])
                 for span in spans
@@ -537,6 +537,11 @@ class TestTrainingPairs:
             "train_spans"
             not in read_inputs(configure("sentiment", "mask_tuning", source=source)).descriptions
         )
+
+    def test_where_the_task_has_pairs_of_texts_they_are_not_read(self):
+        with pytest.raises(UserError, match="masking is 'supervised_top5', which learns from sing"):
+            configure("nli", "mask_tuning", masking="supervised_top5", source="hub")
+        configure("nli", "mask_tuning", masking="supervised_top5")
 
     def test_pairs_that_cannot_be_read_are_missed_before_any_work(
         self, source, tmp_path, monkeypatch, model
@@ -656,7 +661,8 @@ class TestMetaLearned:
         def loss(value):
             torch.manual_seed(1)
             scores = functional_call(scorer, {"head.weight": value}, (text,))
-            choice = gumbel_choice(scores, maskable_positions(text, plm.tokenizer), hard=False)
+            maskable = maskable_positions(text, plm.tokenizer)
+            choice = gumbel_softmax(scores.masked_fill(~maskable, -torch.inf), dim=1)
             return meta_loss(plm, choice, text, train, held_out, step_size=0.3)
 
         assert torch.autograd.gradcheck(loss, scorer.head.weight, eps=1e-5, rtol=1e-3, atol=1e-9)

@@ -69,4 +69,4 @@ def weighed_stages(settings, rates, tokenizer):
     )
 
 
-WEIGHED = Method("weighed", "weighed", "a method of the tests", weighed_stages, WeighedSettings)
+WEIGHED = Method("weighed", "weighed", "tests.weighed:weighed_stages", WeighedSettings)

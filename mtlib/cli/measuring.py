@@ -82,7 +82,6 @@ def policies(
         python -m mtlib policies --task nli --examples 200
     """
     from mtlib.diversity.masks_of_policies import describe
-    from mtlib.policies import policy_in_words
 
     masked = describe(
         task,
@@ -95,9 +94,8 @@ def policies(
     )
     settings = {"task": task, "source": source, "model": model, "train_size": train_size}
     write_json(json_file, settings | {"examples": examples, "per cent": masked.to_dict("index")})
-    labels = [name if name == "all tokens" else policy_in_words(name) for name in masked.index]
     masked = masked.round(1)
-    masked.insert(0, "masked", labels)
+    masked.insert(0, "masked", masked.index)
     print_table("per cent of the training examples", masked.columns, masked.values.tolist())
 
 

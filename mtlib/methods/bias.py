@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mtlib.contexts import evaluating
-from mtlib.encoding import check_labels
 from mtlib.objectives import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
@@ -69,7 +68,6 @@ class AddBias(Transform):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         require_columns(examples, self, "text", "labels")
-        check_labels("the training set", examples, plm.config.num_labels)
         labels = np.array(examples["labels"][:])
         pairs = examples["text_pair"][:] if "text_pair" in examples.column_names else None
         with torch.autocast(plm.device.type, enabled=False):  # in float32 where training is in bf16
@@ -153,6 +151,18 @@ class ReadsBias(Objective):
 def words(text: str) -> list[str]:
     """The words of a text in lower case, without punctuation."""
     return re.findall(r"\w+(?:'\w+)?", text.lower())
+
+
+def bag_of_words(plm, texts, pairs) -> np.ndarray:
+    """The texts, of pairs both in one.
+
+    Words of the second text are marked (`second_good`), so that they are told from the first's.
+    """
+    rows = list(texts)
+    for row, pair in enumerate(pairs or ()):
+        marked = [f"second_{word}" for word in words(pair)]
+        rows[row] = " ".join([rows[row], *marked])
+    return np.array(rows, dtype=object)
 
 
 def lexical_overlap(plm, texts, pairs) -> np.ndarray:
@@ -319,6 +329,6 @@ BIAS_MODELS = {
     "overlap": BiasModel(overlap, _BALANCED, entailment=True),
     "token_overlap": BiasModel(token_overlap, _BALANCED, entailment=True),
     "lexical_overlap": BiasModel(lexical_overlap),
-    "bag_of_words": BiasModel(lambda plm, texts, pairs: np.array(texts, dtype=object), options={}),
+    "bag_of_words": BiasModel(bag_of_words, options={}),
     "shortcut": BiasModel(shortcut),
 }

@@ -37,19 +37,19 @@ class OriginalAndRefilled(Objective):
         return ObjectiveOutput({"ft_loss": loss}, {"ft_loss": 1.0}, logits)
 
 
-class DoubleValidated(Objective):
+class ValidatedOrOriginal(Objective):
     """Cross-entropy of the refilled text, or of the original where the refilling is rejected.
 
     This is our reading of the paper's "double-validated" and "only high-quality examples are
     incorporated". The current classifier rejects a refilling if it is confident of its prediction
     for the original text (a probability of at least `confidence`) and makes another one for the
-    refilled text. It costs two more forward passes. (As a setting it is `validated_or_original`.)
+    refilled text. It costs two more forward passes.
 
     Args:
         confidence: probability, in [0, 1].
     """
 
-    name = "double_validated"
+    name = "validated_or_original"
     columns = {ORIGINAL: 0}
 
     def __init__(self, confidence: float = 0.9):
@@ -73,4 +73,4 @@ class DoubleValidated(Objective):
 
 
 original_and_refilled = one_stage(OriginalAndRefilled)
-validated_or_original = one_stage(DoubleValidated)
+validated_or_original = one_stage(ValidatedOrOriginal)

@@ -57,9 +57,7 @@ def learned_mixin_losses(
 class LearnedMixin(ReadsBias):
     """Learned-Mixin+H: the gate g = softplus(w·h + c) of the state h that the classifier reads.
 
-    It is trained along with the model. The log has the mean `gate`; `misled`, the share of examples
-    whose label the bias model gets wrong; and `gate_misled`, the mean of gate * (1 if misled else
-    0), so that `gate_misled / misled` is the mean gate of these examples.
+    It is trained along with the model. The log has the mean `gate`.
 
     Args:
         entropy_weight: w, 0.03 for MNLI; Utama et al. reran QQP with 0.01.
@@ -81,12 +79,8 @@ class LearnedMixin(ReadsBias):
         states = classify_with_states(plm, batch)
         gate = softplus(self.gate(states.text).float()).squeeze(1)  # (batch,)
         bias = batch["bias_log_probabilities"]  # (batch, classes)
-        labels = batch["labels"]
-        misled = (bias.argmax(-1) != labels).float()  # (batch,)
-        components = learned_mixin_losses(states.logits, bias, labels, gate)
+        components = learned_mixin_losses(states.logits, bias, batch["labels"], gate)
         components["gate"] = gate.detach().mean()
-        components["misled"] = misled.mean()
-        components["gate_misled"] = (gate.detach() * misled).mean()
         weights = {"ft_loss": 1.0, "entropy": self.entropy_weight}
         return ObjectiveOutput(components, weights, states.logits)
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from mtlib.masking import MaskingPolicy
     from mtlib.methods.bias import AddBias
-    from mtlib.preparing import Transform
 
 # --- bias models ---
 
@@ -127,25 +126,12 @@ class MaskingSettings(Settings):
             return GivenWords(self.words)
         return masking_policy(self.masking, self.mask_rate, tokenizer, self.spacy_pipeline)
 
-    def transforms(self, masking: "MaskingPolicy") -> "tuple[Transform, ...]":
-        """What adds the columns that the policy reads."""
-        return masking.transforms()
-
 
 class PerturbationSettings(MaskingSettings):
     """How a text becomes its perturbed copy."""
 
     fill: Fill = Field("argmax", description="how a mask is filled")
     barred: bool = Field(False, description="what is masked throughout is never filled in")
-
-    def transforms(self, masking: "MaskingPolicy") -> "tuple[Transform, ...]":
-        """What adds the policy's columns and, where asked to, blocks the masked words."""
-        transforms = super().transforms(masking)
-        if not self.barred:
-            return transforms
-        from mtlib.policies.wrapping import BlockMasked
-
-        return (*transforms, BlockMasked(masking))
 
 
 class SharedTrunkSettings(PerturbationSettings):

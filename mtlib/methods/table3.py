@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import each_token
+from mtlib.masking import MaskingPolicy
 from mtlib.method import LearningRates, Recipe, Stage, one_stage
 from mtlib.methods import METHODS, classification_variants
 from mtlib.methods.settings import (
@@ -26,7 +27,7 @@ from mtlib.methods.settings import (
 )
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
-from mtlib.policies.wrapping import FixedMasking
+from mtlib.policies.wrapping import BlockMasked, DrawMasks
 from mtlib.preparing import Prepared, Transform
 from mtlib.settings import Fill
 
@@ -38,7 +39,9 @@ fine_tuning = one_stage(FineTuning)
 
 def mask_tuning(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -> Stages:
     """Equation 1; the loss of the refilled texts may be that of another method's last stage."""
-    *before, last = classification_stages(settings, rates, tokenizer)
+    name = settings.classification
+    stages = METHODS[name].stages if name in METHODS else getattr(classification_variants, name)
+    *before, last = stages(settings, rates, tokenizer)
     masking = settings.policy(tokenizer)
     objective = MaskTuning(
         alpha=settings.alpha,
@@ -47,23 +50,16 @@ def mask_tuning(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -
         fill=settings.fill,
         classifier_reads=settings.classifier_reads,
     )
-    transforms = (*settings.transforms(masking), *last.transforms)
+    transforms = (*_transforms(settings, masking), *last.transforms)
     # without a name of its own the stage is called as its new objective is
     return (*before, replace(last, objective=objective, transforms=transforms, name=""))
-
-
-def classification_stages(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -> Stages:
-    """The stages of the method whose loss the refilled text gets."""
-    name = settings.classification
-    stages = METHODS[name].stages if name in METHODS else getattr(classification_variants, name)
-    return stages(settings, rates, tokenizer)
 
 
 def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, tokenizer) -> Stages:
     """Equation 1 at alpha 0: L_FT on texts that are refilled in each step."""
     masking = settings.policy(tokenizer)
     objective = MaskTuning(alpha=0.0, masking=masking, fill=settings.fill)
-    return (Stage(objective, rates, settings.transforms(masking)),)
+    return (Stage(objective, rates, _transforms(settings, masking)),)
 
 
 def fine_tuning_on_changed(
@@ -78,8 +74,9 @@ def fine_tuning_on_changed(
     """
 
     def recipe(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stages:
-        masking = FixedMasking(settings.policy(tokenizer), stream)
-        transforms = (*settings.transforms(masking), make_change(settings))
+        masking = settings.policy(tokenizer)
+        draw = DrawMasks(masking, stream)
+        transforms = (*_transforms(settings, masking), draw, make_change(settings))
         return (Stage(FineTuning(), rates, transforms),)
 
     return recipe
@@ -109,6 +106,12 @@ def _masked_lm(settings: MaskingSettings, rates: LearningRates, tokenizer) -> St
     """Masked-LM training on the task's texts; trunk and head learn one task, so at one rate."""
     masking = settings.policy(tokenizer)
     return Stage(MaskedLM(masking), LearningRates.alike(rates.mlm_head), masking.transforms())
+
+
+def _transforms(settings: MaskingSettings, masking: MaskingPolicy) -> tuple[Transform, ...]:
+    """What adds the policy's columns and, where asked to, blocks the masked words."""
+    blocking = (BlockMasked(masking),) if getattr(settings, "barred", False) else ()
+    return (*masking.transforms(), *blocking)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ class HiddenCut(TwoViews):
 
     The attention weights that choose the span are those after their own dropout, the only ones that
     transformers returns. Only its "eager" attention returns any, so `build` switches the model to
-    that, which is slower.
+    that, which is slower. It does not go with gradient checkpointing, whose second pass is not cut.
     """
 
     name = "hidden_cut"
@@ -182,12 +182,6 @@ class HiddenCut(TwoViews):
         return {**batch, "cut_starts": rng.uniform(len(attention_and_feed_forward(plm)))}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
-        layers = plm.classifier.modules()
-        if any(getattr(layer, "gradient_checkpointing", False) for layer in layers):
-            raise UserError(
-                "gradient_checkpointing is True, and hidden_cut would be left out where passes are "
-                "computed again; leave it False."
-            )
         with ExitStack() as hooks:
             for layer, (attention, feed_forward) in enumerate(attention_and_feed_forward(plm)):
                 note_weights, cut = self._hooks(batch, layer)

@@ -15,7 +15,7 @@ class DeleteMasked(Transform):
 
 
 def _without_masked(row: dict) -> dict:
-    """The columns of a row that change: those with one value per token, and the length."""
+    """The columns of a row that change: lists as long as the text in tokens, and the length."""
     mask = row["mask"]
     kept = [position for position, masked in enumerate(mask) if not masked]
     changed = {}

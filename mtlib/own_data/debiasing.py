@@ -15,7 +15,14 @@ from mtlib.own_data.reading import Words, listed_words
 from mtlib.own_data.results import Debiased, is_begun, model_card, save
 from mtlib.own_data.scoring import leans_of_words, predict_sets, score, score_words
 from mtlib.own_data.suspects import suspects
-from mtlib.own_data.training import BASELINE, MASKS_LEFT, arms_of, check_bias, train_arms
+from mtlib.own_data.training import (
+    BASELINE,
+    MASKS_LEFT,
+    arms_of,
+    check_bias,
+    check_pairs,
+    train_arms,
+)
 from mtlib.paths import make_writable
 from mtlib.runs.environment import quiet_libraries
 from mtlib.runs.locks import claim
@@ -85,6 +92,7 @@ def debias(
     arms = arms_of(method, words, settings, training, alone)
     quiet_libraries()
     sets = prepare(train, dev, tests, report)
+    check_pairs(arms[method].settings, sets)
     check_bias(arms[method].settings, sets)
     if method == BASELINE:  # other methods look for the words themselves
         _check_words_stand_there(words, sets)

@@ -18,7 +18,7 @@ from mtlib.objectives import FineTuning
 from mtlib.own_data.preparing import LABEL, OwnSets, Report
 from mtlib.paths import written_whole
 from mtlib.plm import SharedPLM
-from mtlib.policies import TESTBED_ONLY
+from mtlib.policies import TESTBED_ONLY, check_for_pairs
 from mtlib.runs.code import code_sha256
 from mtlib.runs.config import (
     OwnTraining,
@@ -108,6 +108,12 @@ def _check_testbed_only(settings: Settings) -> None:
             f"masking is {masking!r}, which knows the testbed's grammar and no other rows; give "
             "the words to hide, or take another policy."
         )
+
+
+def check_pairs(settings: Settings, sets: OwnSets) -> None:
+    """Refuse a policy that cannot learn what to mask in pairs, where the rows are pairs."""
+    if "text_pair" in sets.train.column_names:
+        check_for_pairs(getattr(settings, "masking", None))
 
 
 def check_bias(settings: Settings, sets: OwnSets) -> None:

@@ -6,7 +6,7 @@ that it needs, and one entry here, which says where it is.
 """
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from inspect import signature
 from types import MappingProxyType
@@ -25,17 +25,15 @@ class NamedPolicy(NamedTuple):
     """A policy under the name that configurations and records give it.
 
     Args:
-        make: a class or a function that returns a `MaskingPolicy`. A string "module:name" is
-            resolved when the policy is made, so that its name alone loads no torch.
-        label: in tables and figures; {} stands for its rate.
+        make: where the class or function is that returns a `MaskingPolicy`, as "module:name". It is
+            looked up when the policy is made, so that its name alone loads no torch.
         options: arguments that `make` gets.
         testbed_only: whether it needs the testbed's grammar.
         own_length: whether it masks a whole span, however long that is, and has no rate.
         asks_classifier: whether it uses the classifier in training.
     """
 
-    make: "Callable[..., MaskingPolicy] | str"
-    label: str
+    make: str
     options: Mapping[str, object] = MappingProxyType({})
     testbed_only: bool = False
     own_length: bool = False
@@ -43,76 +41,37 @@ class NamedPolicy(NamedTuple):
 
 
 POLICIES: dict[str, NamedPolicy] = {
-    "exact": NamedPolicy("mtlib.masking:ExactMasking", "random, {}"),
-    "bernoulli": NamedPolicy("mtlib.masking:BernoulliMasking", "random (coin), {}"),
-    "whole_word": NamedPolicy("mtlib.masking:WholeWordMasking", "random words, {}"),
-    "original": NamedPolicy("mtlib.masking:OriginalMasking", "random, all predicted, {}"),
-    "salient_spans": NamedPolicy(
-        "mtlib.policies.salient_spans:SalientSpanMasking",
-        "named entity (else {})",  # the rate is for texts without one
-    ),
-    "supervised": NamedPolicy(
-        "mtlib.policies.supervised:SupervisedMasking",
-        "pointed span",
-        own_length=True,
-    ),
+    "exact": NamedPolicy("mtlib.masking:ExactMasking"),
+    "bernoulli": NamedPolicy("mtlib.masking:BernoulliMasking"),
+    "whole_word": NamedPolicy("mtlib.masking:WholeWordMasking"),
+    "original": NamedPolicy("mtlib.masking:OriginalMasking"),
+    "salient_spans": NamedPolicy("mtlib.policies.salient_spans:SalientSpanMasking"),
+    "supervised": NamedPolicy("mtlib.policies.supervised:SupervisedMasking", own_length=True),
     "supervised_top5": NamedPolicy(
-        "mtlib.policies.supervised:SupervisedMasking",
-        "one of 5 pointed spans",
-        {"best_of": 5},
-        own_length=True,
+        "mtlib.policies.supervised:SupervisedMasking", {"best_of": 5}, own_length=True
     ),
-    "meta_learned": NamedPolicy(
-        "mtlib.policies.meta_learned:MetaLearnedMasking",
-        "meta-learned (reconstruction), {}",
-    ),
-    "frequency_rare": NamedPolicy(
-        "mtlib.policies.frequency:FrequencyMasking",
-        "rare, {}",
-        {"prefer": "rare"},
-    ),
+    "meta_learned": NamedPolicy("mtlib.policies.meta_learned:MetaLearnedMasking"),
+    "frequency_rare": NamedPolicy("mtlib.policies.frequency:FrequencyMasking", {"prefer": "rare"}),
     "frequency_frequent": NamedPolicy(
-        "mtlib.policies.frequency:FrequencyMasking",
-        "frequent, {}",
-        {"prefer": "frequent"},
+        "mtlib.policies.frequency:FrequencyMasking", {"prefer": "frequent"}
     ),
     "part_of_speech_content": NamedPolicy(
-        "mtlib.policies.part_of_speech:PartOfSpeechMasking",
-        "content words, {}",
-        {"prefer": "content"},
+        "mtlib.policies.part_of_speech:PartOfSpeechMasking", {"prefer": "content"}
     ),
     "part_of_speech_function": NamedPolicy(
-        "mtlib.policies.part_of_speech:PartOfSpeechMasking",
-        "function words, {}",
-        {"prefer": "function"},
+        "mtlib.policies.part_of_speech:PartOfSpeechMasking", {"prefer": "function"}
     ),
     "attribution_most": NamedPolicy(
-        "mtlib.policies.attribution:AttributionMasking",
-        "most attributed, {}",
-        {"prefer": "most"},
-        asks_classifier=True,
+        "mtlib.policies.attribution:AttributionMasking", {"prefer": "most"}, asks_classifier=True
     ),
     "attribution_least": NamedPolicy(
-        "mtlib.policies.attribution:AttributionMasking",
-        "least attributed, {}",
-        {"prefer": "least"},
-        asks_classifier=True,
+        "mtlib.policies.attribution:AttributionMasking", {"prefer": "least"}, asks_classifier=True
     ),
-    "known_shortcut": NamedPolicy(
-        "mtlib.policies.known:known_shortcut",
-        "shortcut's words, {}",
-        testbed_only=True,
-    ),
+    "known_shortcut": NamedPolicy("mtlib.policies.known:known_shortcut", testbed_only=True),
     "known_shortcut_first": NamedPolicy(
-        "mtlib.policies.known:known_shortcut_first",
-        "shortcut's words first, {}",
-        testbed_only=True,
+        "mtlib.policies.known:known_shortcut_first", testbed_only=True
     ),
-    "known_cause": NamedPolicy(
-        "mtlib.policies.known:known_cause",
-        "deciding words, {}",
-        testbed_only=True,
-    ),
+    "known_cause": NamedPolicy("mtlib.policies.known:known_cause", testbed_only=True),
 }
 if TYPE_CHECKING:
     Masking = str  # checkers cannot read the names from a table
@@ -144,9 +103,7 @@ def masking_policy(
         UserError: no policy has this name.
     """
     check_choice("masking", name, POLICIES)
-    make = POLICIES[name].make
-    if isinstance(make, str):
-        make = pkgutil.resolve_name(make)
+    make = pkgutil.resolve_name(POLICIES[name].make)
     available = {
         "rate": MASK_RATE if rate is None else rate,
         "tokenizer": tokenizer,
@@ -155,6 +112,15 @@ def masking_policy(
     wanted = signature(make).parameters.keys() & available.keys()
     arguments = {key: available[key] for key in wanted}
     return make(**arguments, **POLICIES[name].options)
+
+
+def check_for_pairs(name: str | None) -> None:
+    """Raise `UserError` for a policy that cannot learn what to mask in pairs of texts."""
+    if name in OWN_LENGTH:
+        raise UserError(
+            f"masking is {name!r}, which learns from single reviews, those of IMDB-CAD; for pairs "
+            "take another policy."
+        )
 
 
 def parse_policy(text: str) -> tuple[str, float | None]:
@@ -182,12 +148,3 @@ def _parse_rate(name: str, text: str) -> float:
         rate = float(text)
     check(f"the rate of {name}", rate, Share)
     return float(rate)
-
-
-def policy_in_words(text: str) -> str:
-    """What tables call a policy: "random, 5 %" for "exact:0.05"."""
-    name, rate = parse_policy(text)
-    label = POLICIES[name].label
-    if rate is None:
-        return label
-    return label.format("all of them" if rate == 1 else f"{100 * rate:g} %")

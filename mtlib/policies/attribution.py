@@ -12,8 +12,6 @@ from mtlib.contexts import evaluating
 from mtlib.masking import CountedMasking
 from mtlib.plm import word_embeddings
 
-Attribution = Literal["most", "least"]
-
 
 @dataclass(frozen=True)
 class AttributionMasking(CountedMasking):
@@ -26,7 +24,7 @@ class AttributionMasking(CountedMasking):
 
     asks_classifier = True
 
-    prefer: Attribution = "most"
+    prefer: Literal["most", "least"] = "most"
 
     def scores(self, batch, maskable, plm) -> Tensor:
         sign = {"most": 1, "least": -1}[self.prefer]

@@ -12,8 +12,6 @@ from mtlib.masking import CountedMasking
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, with_column
 
-Frequency = Literal["rare", "frequent"]
-
 
 class CountTokens(Transform):
     """Adds `token_counts`: how often each token occurs in the training set."""
@@ -31,13 +29,12 @@ class FrequencyMasking(CountedMasking):
     columns = {"token_counts": 0}
     transform = CountTokens
 
-    prefer: Frequency = "rare"
+    prefer: Literal["rare", "frequent"] = "rare"
 
     def scores(self, batch, maskable, plm) -> Tensor:
         """The logarithm of the count; its negative for "rare".
 
-        At temperature 1 tokens are thus drawn in proportion to their count, or to 1 / count. In
-        float32, so that counts above 16 million tie.
+        In float32, so that counts above 16 million tie.
         """
         logarithms = batch["token_counts"].clamp(min=1).float().log()  # (batch, seq)
         return {"rare": -1, "frequent": 1}[self.prefer] * logarithms

@@ -15,10 +15,9 @@ its rate says.
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
-from accelerate.utils import extract_model_from_parallel
 from datasets import Dataset
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -28,7 +27,7 @@ from torch.nn.functional import cross_entropy, gumbel_softmax
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import Collator, each_token
 from mtlib.errors import UserError
-from mtlib.masking import CountedMasking, maskable_positions
+from mtlib.masking import CountedMasking, gumbel, maskable_positions
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
 
@@ -46,13 +45,17 @@ class MetaLearnedMasking(CountedMasking):
 
     columns = {"meta_scores": 0.0}
 
-    temperature: float = field(default=1.0, kw_only=True)
-
     def transforms(self) -> tuple[Transform, ...]:
         return (LearnToMask(),)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         return batch["meta_scores"]
+
+    def order(self, numbers, scores, candidates) -> Tensor:
+        """A draw without replacement, with probabilities proportional to `exp(score)`."""
+        # the Gumbel trick: the largest of score + Gumbel noise is such a draw
+        noisy = scores + gumbel(numbers)  # (batch, seq)
+        return (-noisy).masked_fill(~candidates, torch.inf).argsort(dim=1, stable=True)
 
 
 class MaskScorer(nn.Module):
@@ -78,18 +81,18 @@ class MaskScorer(nn.Module):
         return self.head(hidden).squeeze(-1)
 
 
-def gumbel_choice(scores: Tensor, maskable: Tensor, hard: bool = True) -> Tensor:
+def gumbel_choice(scores: Tensor, maskable: Tensor) -> Tensor:
     """One token of each row, drawn with probabilities proportional to exp(score).
 
     Args:
         scores, maskable: `(batch, seq)`.
-        hard: round the weights to 0 and 1, with the gradient of the soft choice.
 
     Returns:
-        Weights `(batch, seq)`, all 0 in a row without a maskable token.
+        Weights `(batch, seq)`, 0 or 1 with the gradient of the soft choice; all 0 in a row without
+        a maskable token.
     """
     possible = scores.masked_fill(~maskable, -1e9)
-    return gumbel_softmax(possible, hard=hard, dim=1) * maskable
+    return gumbel_softmax(possible, hard=True, dim=1) * maskable
 
 
 def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
@@ -202,9 +205,6 @@ class LearnToMask(Transform):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         require_columns(examples, self, "labels")
-        # an earlier bf16 trainer leaves its autocast around the model's forward, which would apply
-        # in `meta_loss`
-        plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         full_precision = torch.autocast(plm.device.type, enabled=False)
         with evaluating(plm), forked_random_state(plm.device, seed), full_precision:
             scorer = MaskScorer(word_embeddings(plm.trunk)[0].weight).to(plm.device)

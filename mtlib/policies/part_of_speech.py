@@ -14,7 +14,6 @@ from mtlib.renamed import old_names
 from mtlib.rows.folding import WORD
 from mtlib.spans import Spans, TokenSpans
 
-WordClass = Literal["content", "function"]
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")
 # numbered from 1 on in the column `part_of_speech`
 PARTS_OF_SPEECH = (*CONTENT, "AUX", "DET", "ADP", "PRON", "other")
@@ -72,7 +71,7 @@ class PartOfSpeechMasking(CountedMasking):
     columns = {"part_of_speech": 0}
     transform = PartOfSpeechSpans
 
-    prefer: WordClass = "content"
+    prefer: Literal["content", "function"] = "content"
 
     def scores(self, batch, maskable, plm) -> Tensor:
         number = batch["part_of_speech"]  # (batch, seq)

@@ -108,8 +108,8 @@ def fit_span_pointer(
     pointer: SpanPointer,
     spans: Sequence[PointedSpan],
     tokenizer,
-    epochs: int = 3,
-    seed: int = 0,
+    epochs: int,
+    seed: int,
 ) -> float:
     """Train `pointer` in place with Adam on `pointer_loss`.
 

@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from mtlib.contexts import forked_random_state
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
@@ -19,17 +18,6 @@ SETTINGS_FILE = "probe.json"
 _BATCH = 32
 
 Span = tuple[int, int]  # the first character of a word, and the one after its last
-
-
-class Piece(NamedTuple):
-    """A token: its characters `start` to `end` of the text, and the number of its word.
-
-    The number is None for special tokens and padding.
-    """
-
-    start: int
-    end: int
-    word: int | None
 
 
 class PosProbe:
@@ -113,12 +101,12 @@ class PosProbe:
         self,
         texts: Sequence[str],
         spans: Sequence[Sequence[Span]],
-        choose_pieces: Callable[[Sequence[Piece], Span], list[int]] | None = None,
+        choose_pieces: Callable[[BatchEncoding, int, Span], list[int]] | None = None,
     ) -> list[list[Tensor | None]]:
         """The mean state `(hidden,)` of the pieces at each span; None where there are none.
 
-        `choose_pieces` is asked for their numbers, with all pieces of a text and a span. By default
-        it is `whole_word`.
+        `choose_pieces` is asked for their numbers, with a tokenised batch, the text's row in it and
+        a span. By default it is `whole_word`.
         """
         choose_pieces = choose_pieces or whole_word
         states = []
@@ -128,23 +116,14 @@ class PosProbe:
                 padding=True,
                 padding_side="right",
                 truncation=True,
-                return_offsets_mapping=True,
                 return_tensors="pt",
             )
-            offsets = batch.pop("offset_mapping").tolist()
             output = self.trunk(**batch, output_hidden_states=True)
             hidden = output.hidden_states[self.layer]  # (batch, seq, hidden)
             for row, spans_of_text in enumerate(spans[start : start + _BATCH]):
-                pieces = pieces_of(offsets[row], batch.word_ids(row))
-                chosen = [choose_pieces(pieces, span) for span in spans_of_text]
+                chosen = [choose_pieces(batch, row, span) for span in spans_of_text]
                 states.append([mean_state(hidden[row], numbers) for numbers in chosen])
         return states
-
-
-def pieces_of(offsets: Sequence[Span], word_ids: Sequence[int | None]) -> list[Piece]:
-    """The tokens of a text, from what a fast tokenizer says of each."""
-    pairs = zip(offsets, word_ids, strict=True)
-    return [Piece(start, end, word) for (start, end), word in pairs]
 
 
 def mean_state(states: Tensor, numbers: list[int]) -> Tensor | None:
@@ -152,20 +131,10 @@ def mean_state(states: Tensor, numbers: list[int]) -> Tensor | None:
     return states[numbers].float().mean(dim=0) if numbers else None
 
 
-def whole_word(pieces: Sequence[Piece], span: Span) -> list[int]:
+def whole_word(batch: BatchEncoding, row: int, span: Span) -> list[int]:
     """The numbers of all pieces of the first word in a span."""
-    found = pieces_at(pieces, span)
-    if not found:
-        return []
-    word = pieces[found[0]].word
-    return [number for number, piece in enumerate(pieces) if piece.word == word]
-
-
-def pieces_at(pieces: Sequence[Piece], span: Span) -> list[int]:
-    """The numbers of the pieces that have a character in common with a span."""
-    start, end = span
-    numbers = []
-    for number, piece in enumerate(pieces):
-        if piece.word is not None and piece.start < end and start < piece.end:
-            numbers.append(number)
-    return numbers
+    for character in range(*span):
+        word = batch.char_to_word(row, character)
+        if word is not None:
+            return [*range(*batch.word_to_tokens(row, word))]
+    return []

@@ -17,9 +17,9 @@ from torch import Tensor
 from mtlib.contexts import forked_random_state
 from mtlib.data.sources import CAD_TRAIN, is_testbed, load
 from mtlib.encoding import each_token, tokenise
-from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy, gumbel, maskable_positions, uniform
 from mtlib.plm import SharedPLM, word_embeddings
+from mtlib.policies import check_for_pairs
 from mtlib.policies.known import CausalSpans
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer
 from mtlib.preparing import Prepared, Transform, with_column
@@ -64,9 +64,8 @@ class PointAtAnswers(Transform):
     """Trains a `SpanPointer` and adds its log-probabilities, `span_start` and `span_end`.
 
     The pointer uses the model's word embeddings as they are when the stage begins, and computes in
-    float32. It learns from the known words of the testbed, or from IMDB-CAD's training pairs; a
-    subclass may override `training_spans`. Reports the number of spans and the mean loss of the
-    last epoch.
+    float32. It learns from the known words of the testbed, or from IMDB-CAD's training pairs.
+    Reports the number of spans and the mean loss of the last epoch.
 
     Args:
         source: where the pairs are read from, "hub" or a folder of original releases; "testbed"
@@ -87,7 +86,7 @@ class PointAtAnswers(Transform):
             load(CAD_TRAIN, self.source)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        spans = self.training_spans(plm, examples, seed)
+        spans = self.training_spans(plm, examples)
         with torch.autocast(plm.device.type, enabled=False):
             with forked_random_state(plm.device, seed):
                 pointer = SpanPointer(word_embeddings(plm.trunk)[0].weight).to(plm.device)
@@ -99,16 +98,13 @@ class PointAtAnswers(Transform):
         counts = {"supervised_spans": len(spans), "supervised_loss": round(loss, 4)}
         return Prepared(examples, counts)
 
-    def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
-        """What the pointer learns from. `marked_spans` makes such a list with a `TokenSpans`."""
+    def training_spans(self, plm: SharedPLM, examples: Dataset) -> list[PointedSpan]:
+        """What the pointer learns from."""
         columns = examples.column_names
         if "uid" in columns and all(is_of_testbed(uid) for uid in examples["uid"]):
             return marked_spans(CausalSpans(), plm, examples)
         if "text_pair" in columns:
-            raise UserError(
-                "supervised learns from single reviews, those of IMDB-CAD. For pairs take another "
-                "policy, or override PointAtAnswers.training_spans of mtlib.policies.supervised."
-            )
+            check_for_pairs("supervised")
         pairs = load(CAD_TRAIN, self.source)
         max_length = max(len(ids) for ids in examples["input_ids"])
         tokenised = tokenise(pairs, plm.tokenizer, max_length, keep=pairs.column_names)

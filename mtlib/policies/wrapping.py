@@ -1,4 +1,4 @@
-"""What is made from another policy's masks before training: fixed masks, and blocked words."""
+"""What is made from a policy's masks before training: a column of them, and blocked words."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,30 +13,6 @@ from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, with_column
 from mtlib.rng import KeyedRNG, example_keys
-
-
-@dataclass(frozen=True)
-class FixedMasking(MaskingPolicy):
-    """Another policy's masks, drawn once before training and stored in the column `mask`.
-
-    Args:
-        policy: whose masks.
-        stream: see `DrawMasks`.
-    """
-
-    policy: MaskingPolicy
-    stream: str = "masks"
-    columns = {"mask": 0}
-
-    @property
-    def predict_all(self) -> bool:
-        return self.policy.predict_all
-
-    def transforms(self) -> tuple[Transform, ...]:
-        return (*self.policy.transforms(), DrawMasks(self.policy, self.stream))
-
-    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
-        return batch["mask"].bool()  # (batch, seq)
 
 
 @dataclass(frozen=True)

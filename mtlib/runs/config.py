@@ -15,7 +15,7 @@ from mtlib.method import LearningRates
 from mtlib.methods import METHODS, get_method, readers
 from mtlib.methods.settings import BIAS_OF_TASK, bias_for
 from mtlib.paths import MINI_MODEL_DIR, is_missing_folder
-from mtlib.policies import ATTRIBUTION, TESTBED_ONLY
+from mtlib.policies import ATTRIBUTION, TESTBED_ONLY, check_for_pairs
 from mtlib.settings import Above0, Count, CountFrom0, Name, Settings
 
 BUNDLED_MODEL = "mini"
@@ -140,6 +140,7 @@ class RunConfig(TrainingConfig):
         check_model(self.model)
         _check_source(self)
         _check_held_out(self)
+        _check_pairs(self)
         _check_bias(self)
         check_masking(self.method, self.settings)
         return self
@@ -367,6 +368,16 @@ def _check_held_out(config: RunConfig) -> None:
             f"held_out is {config.held_out}, but {config.task} has pairs of texts, and training "
             "examples are kept out by the one sentence that they are of; leave it out."
         )
+
+
+def _check_pairs(config: RunConfig) -> None:
+    """Raise `UserError` for a policy that learns from single texts, where the task has pairs.
+
+    On the testbed it learns from the task's own rows.
+    """
+    train = SETS[get_task(config.task).train_set(config.source)]
+    if train.columns.text_pair and not is_testbed(config.source):
+        check_for_pairs(getattr(config.settings, "masking", None))
 
 
 def _check_bias(config: RunConfig) -> None:

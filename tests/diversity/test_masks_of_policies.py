@@ -16,7 +16,7 @@ from mtlib.diversity.masks_of_policies import (
     what_is_masked,
 )
 from mtlib.errors import UserError
-from mtlib.policies import POLICIES, parse_policy, policy_in_words
+from mtlib.policies import POLICIES, parse_policy
 from tests.conftest import make_plm, tiny_bert_config
 from tests.data.made_up_releases import write_releases
 
@@ -135,8 +135,6 @@ def test_attribution_asks_the_classifier_of_a_trained_model(tmp_path):
 def test_a_policy_and_its_rate_in_one_word(name):
     own_length = name.startswith("supervised")
     assert parse_policy(name) == (name, None if own_length else 0.05)
-    assert "{}" not in policy_in_words(name) and ("5 %" in policy_in_words(name)) != own_length
-    assert policy_in_words("known_shortcut:1") == "shortcut's words, all of them"
 
 
 @pytest.mark.parametrize(

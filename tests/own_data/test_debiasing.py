@@ -426,6 +426,13 @@ def test_pairs(model, tmp_path):
             },
             "expected one of bag_of_words, lexical_overlap",  # the first label is no entailment
         ),
+        (
+            {
+                "train": rows(60).add_column("text_pair", ["a"] * 60),
+                "settings": {"masking": "supervised"},
+            },
+            "masking is 'supervised', which learns from single reviews",
+        ),
         ({"model": "/no/such/folder"}, "model is '/no/such/folder', which does not exist"),
         ({"epochs": 0}, "epochs is 0"),
         ({"max_length": 2}, "give more"),

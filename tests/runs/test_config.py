@@ -17,7 +17,7 @@ class OwnLength(Settings):
 
 
 def made_up(settings: type[Settings]) -> Method:
-    return Method("made_up", "made up", "", "mtlib.methods.table3:fine_tuning", settings)
+    return Method("made_up", "made up", "mtlib.methods.table3:fine_tuning", settings)
 
 
 def identities() -> list[str]:

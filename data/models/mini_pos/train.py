@@ -16,10 +16,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
+from transformers import BatchEncoding
 
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.policies.pos_probe import SETTINGS_FILE, WEIGHTS_FILE, Piece, PosProbe, pieces_at
+from mtlib.policies.pos_probe import SETTINGS_FILE, WEIGHTS_FILE, PosProbe
 
 HERE = Path(__file__).resolve().parent
 # parts of speech whose Penn tag adds number, tense or degree; among pronouns it marks possessives
@@ -161,12 +162,16 @@ def vectors(plm: SharedPLM, layer: int, sentences: list) -> tuple[torch.Tensor, 
     return torch.stack(states), torch.tensor(tags), left_out
 
 
-def exact(pieces: list[Piece], span: tuple[int, int]) -> list[int]:
+def exact(batch: BatchEncoding, row: int, span: tuple[int, int]) -> list[int]:
     """The pieces in a span, if they begin and end where it does."""
-    inside = pieces_at(pieces, span)
-    if inside and (pieces[inside[0]].start, pieces[inside[-1]].end) == span:
-        return inside
-    return []
+    start, end = span
+    first = batch.char_to_token(row, start)
+    last = batch.char_to_token(row, end - 1)
+    if first is None or last is None:
+        return []
+    begins = batch.token_to_chars(row, first).start == start
+    ends = batch.token_to_chars(row, last).end == end
+    return [*range(first, last + 1)] if begins and ends else []
 
 
 def blank_probe(plm: SharedPLM, layer: int) -> PosProbe:
