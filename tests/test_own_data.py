@@ -145,7 +145,7 @@ def test_lists_as_other_programs_save_them(tmp_path):
         ("word,mask\na,1.0\nb,NaN\nc,<NA>\nd,0.0\ne,None\nf,N/A\n", ["a"]),
         ('word,mask,example\nacme,x,"a\u2028b\nc"\ngood,,a\x85b\x0cc\n', ["acme"]),
         (f"word,mask,example\nacme,x,{'long ' * 40_000}\n", ["acme"]),
-        ('word,mask,example\nacme,x,"a\rb, c"\ngood,,a\rb\n', ["acme"]),
+        ('word,mask,example\nacme,x,"a\rb, c"\ngood,,"a\rb"\n', ["acme"]),
         ("word,where,rows,label,share,base_rate,z\nacme,text,9,p,1,0.5,9\n", ["acme"]),
     ],
 )

@@ -194,8 +194,8 @@ def _marks_of_table(file: Path, separator: str) -> list[tuple[str, bool]]:
 
     open_file = partial(_lower_header, file)
     try:
-        reading = delimited.choose_reading(open_file, separator, ["word"], str(file))
-        header, *rows = delimited.read_rows(open_file, separator, reading)
+        quoted = delimited.is_quoted(open_file, separator)
+        header, *rows = delimited.read_rows(open_file, separator, quoted)
     except delimited.Malformed as error:
         raise UserError(f"{file} cannot be read: {error}.") from error
     word = delimited.find_columns(header.values, ["word"], str(file))[0]

@@ -41,7 +41,8 @@ class TableFile:
     label are left out; `dropped` counts them once all are read.
 
     A CSV or TSV is read so that each row has all columns: where quotation marks enclose values,
-    these may hold line breaks; where that does not fit, the marks are part of the texts.
+    these may hold line breaks; where that does not fit, the marks are part of the texts. So they
+    are in a TSV whose lines have all columns as they stand, and are more.
 
     Args:
         path: a file that ends in .csv, .tsv, .jsonl or .parquet, in UTF-8; or a folder of
@@ -201,8 +202,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def _delimited(path: Path, columns: Sequence[str], *, separator: str) -> Iterator[_Batch]:
     """CSV and TSV."""
     open_file = partial(open, path, "rb")
-    reading = delimited.choose_reading(open_file, separator, columns, str(path))
-    rows = delimited.read_rows(partial(_opened, path), separator, reading)
+    header = next(delimited.read_rows(open_file, separator, quoted=True))
+    delimited.find_columns(header.values, columns, str(path))  # says more than what rows lack
+    quoted = delimited.is_quoted(open_file, separator)
+    rows = delimited.read_rows(partial(_opened, path), separator, quoted)
     positions = delimited.find_columns(next(rows).values, columns, str(path))
     pick = itemgetter(*positions)
     if len(positions) == 1:  # else it would pick a cell in place of a row of cells

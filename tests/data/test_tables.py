@@ -86,6 +86,24 @@ def test_quotation_marks_in_tsv_are_text_where_a_line_has_a_single_one(tmp_path)
         assert read_table(path, "review", "stars")["text"][:] == texts
 
 
+def test_lines_of_tsv_that_have_all_columns_are_rows_whatever_is_wanted_of_them(tmp_path):
+    path = tmp_path / "a.tsv"
+    lines = ["dull\tbad", '"Great he said\tbad', "fine\tgood", 'not so great"\tbad']
+    path.write_text("\n".join(["review\tstars", *lines]))
+    for label in ("stars", None):
+        (rows,) = TableFile(path, "review", label)
+        assert rows["text"].tolist() == [line.partition("\t")[0] for line in lines]
+
+
+def test_rows_without_a_text_are_counted_in_a_file_with_one_column_too(tmp_path):
+    for ending in (".csv", ".tsv"):
+        path = tmp_path / f"a{ending}"
+        path.write_text('text\nfine\n""\n\n"two\nlines"\n')
+        file = TableFile(path, "text", None)
+        (rows,) = file
+        assert rows["text"].tolist() == ["fine", "two\nlines"] and file.dropped == {"text": 2}
+
+
 def test_chunks_are_one_table(tmp_path, monkeypatch):
     monkeypatch.setattr("mtlib.data.tables._ROWS", 2)
     for ending in (".csv", ".jsonl", ".parquet", ""):
@@ -102,13 +120,10 @@ def test_chunks_are_one_table(tmp_path, monkeypatch):
     [
         ("a.tsv", 'text\tlabel\n"one\ntwo"\tp\nx\tn\n', ["one\ntwo", "x"]),
         ("a.tsv", 'text\tlabel\n"open\tn\n"close\tp\n', ['"open', '"close']),
-        ("a.tsv", 'text\tlabel\n"a\tb\nc"\tp\nx\tn\n', ["a\tb\nc", "x"]),
         ("a.csv", 'text,label\n"open,n\n"close,p\n', ['"open', '"close']),
         ("a.csv", 'text,label\n"a,b\nc",p\nx,n\n', ["a,b\nc", "x"]),
         ("a.csv", 'text,label\n5" disk,p\n"a, b",n\n', ['5" disk', "a, b"]),
-        ("a.csv", "text,label\nleft\rright,p\nx,n\n", ["left\rright", "x"]),
-        ("a.csv", 'text,label\n"a\r\nb"\rc,p\n'.replace('"\rc', '\rc"'), ["a\r\nb\rc"]),
-        ("a.csv", "text,label\r\nleft\nright,p\r\nx,n\r\n", ["left\nright", "x"]),
+        ("a.csv", 'text,label\n"a\r\nb\rc",p\n', ["a\r\nb\rc"]),
         ("a.csv", "text,label\rleft,p\rx,n\r", ["left", "x"]),
         ("a.csv", "\ufeff text , label\r\n a\x00b , p\r\n", ["a\x00b"]),
         ("a.csv", f"text,label\n{'long ' * 40_000},p\n", [("long " * 40_000).strip()]),
@@ -207,6 +222,7 @@ def test_what_is_left_out_is_said(tmp_path):
     [
         ("a.csv", b"text,label\nx,1\n", "no column 'review'; expected one of text, label"),
         ("a.csv", b"review\tstars\nx\t1\n", "Are its columns separated by another character"),
+        ("a.csv", b"review;stars\nx, y;1\n", "Are its columns separated by another character"),
         (
             "a.csv",
             b"review,stars\nx,1\nz,1,2\n",
@@ -223,11 +239,7 @@ def test_what_is_left_out_is_said(tmp_path):
         ("a.csv", b"review,stars\nx\n", "line 2 has 1 value, and the first line names 2 columns"),
         ("a.csv", b'review,stars\nx,1\n"y\n', "line 3 has a quotation mark that nothing closes"),
         ("a.csv", b'review,stars\n"a, b",1\n"c" d,2\n', "line 3 has text behind a quotation mark"),
-        (
-            "a.csv",
-            b'review,stars\nx,1\n"y,2\nz",2\nv,1\n',
-            "line 3 begins a value of several lines",
-        ),
+        ("a.csv", b"review,stars\nx\ry,1\n", "line 2 has 1 value"),
         ("a.csv", b"review,review,stars\n", "has 2 columns called 'review'"),
         (
             "a.jsonl",
