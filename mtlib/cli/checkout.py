@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mtlib.cli.terminal import console, print_line, print_table
+from mtlib.cli.terminal import print_line, print_table
 
 
 def testbed(
@@ -83,10 +83,6 @@ def fetch(
         list[str] | None,
         typer.Argument(help="sets", show_default="all that can be downloaded"),
     ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(help="folder for raw files", show_default="in the hub's cache"),
-    ] = None,
 ) -> None:
     """Download sets into the cache; checksums are verified.
 
@@ -99,7 +95,5 @@ def fetch(
     from mtlib.data.registry import SETS
 
     wanted = sets or [name for name, data_set in SETS.items() if data_set.remote]
-    downloads.check(wanted)
-    for name in wanted:
-        files = downloads.fetch([name], cache or downloads.CACHE_DIR)
-        console.print(f"{name}: {len(files)} file(s)")
+    for file in downloads.fetch(wanted):
+        print_line(str(file))

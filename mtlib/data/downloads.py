@@ -31,9 +31,12 @@ def fetch(set_names: list[str], cache_dir: Path = CACHE_DIR) -> list[Path]:
         UserError: a set cannot be downloaded (before the first one is), a download failed, or a
         checksum is wrong.
     """
-    check(set_names)
+    wanted = [data_set for data_set in map(get_set, set_names) if not data_set.bundled]
+    for data_set in wanted:
+        if data_set.remote is None:
+            raise UserError(f"{data_set.name} cannot be downloaded. {data_set.when_gone}")
     paths = []
-    for data_set in _not_bundled(set_names):
+    for data_set in wanted:
         if data_set.raw_files:
             paths += [_fetch_raw(data_set, file, Path(cache_dir)) for file in data_set.files]
         else:
@@ -41,17 +44,6 @@ def fetch(set_names: list[str], cache_dir: Path = CACHE_DIR) -> list[Path]:
                 rows = load_from_hub(data_set, split)
                 paths += [Path(cached["filename"]) for cached in rows.cache_files]
     return paths
-
-
-def check(set_names: list[str]) -> None:
-    """Raise `UserError` for a name that is no set, or whose set cannot be downloaded."""
-    for data_set in _not_bundled(set_names):
-        if data_set.remote is None:
-            raise UserError(f"{data_set.name} cannot be downloaded. {data_set.when_gone}")
-
-
-def _not_bundled(set_names: list[str]) -> list[DataSet]:
-    return [data_set for data_set in map(get_set, set_names) if not data_set.bundled]
 
 
 def load_from_hub(data_set: DataSet, split: str) -> "datasets.Dataset":

@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from mtlib.requirements import version_of
 
 
 def name_with_hash(path: str | Path, files: Iterable[Path]) -> str:
@@ -16,10 +17,8 @@ def name_with_hash(path: str | Path, files: Iterable[Path]) -> str:
 
 def name_with_version(package: str) -> str:
     """The name of a package, and its version where it is installed."""
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        return package
+    version = version_of(package)
+    return package if version is None else f"{package} {version}"
 
 
 def file_sha256(file: Path) -> str:

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.progress import open as open_with_bar
 
 from mtlib.data import delimited
-from mtlib.errors import UserError
-from mtlib.rows.cells import EXPECTED, cell_texts, column_positions, find_column
+from mtlib.errors import UserError, one_of
+from mtlib.rows.cells import EXPECTED, cell_texts, find_column
 from mtlib.rows.labels import check_look_alike
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _ROWS = 10_000  # that are held at once
 _BUFFER = 2**20  # bytes
-_MOST_NAMES = 1000  # of columns that an error lists
 TEXTS = ("text", "text_pair")
 
 
@@ -216,83 +215,39 @@ def _delimited(path: Path, columns: Sequence[str], *, separator: str) -> Iterato
 
 
 def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
-    names: dict[str, None] = {}  # of all records' entries
-    missing = [*columns]  # not seen yet; a column may first appear in the last line
-    lines = _records(path, columns)
+    names: dict[str, None] = {}  # of all records' entries; one may first appear in the last line
+    lines = _records(path)
     while batch := [*islice(lines, _ROWS)]:
         numbers, records = zip(*batch, strict=True)
-        cells = {column: _json_cells(records, column, path) for column in columns}
-        missing = [column for column in missing if cells[column] is None]
-        _collect_names(names, records)
-        empty = [None] * len(records)
-        yield _Batch([cells[column] or empty for column in columns], numbers)
+        for record in records:
+            names |= dict.fromkeys(record)
+        yield _Batch([[record.get(column) for record in records] for column in columns], numbers)
     if not names:
         raise ValueError("it is empty")
-    for column in missing:
-        find_column([*names], column, path)
+    for column in columns:
+        if column not in names:
+            raise UserError(f"{path} has no column {column!r}; {one_of(column, names)}")
 
 
-def _json_cells(records: Sequence[dict], column: str, path: Path) -> list | None:
-    """The cells of a column; None if no record has it."""
-    names = [_name_in(record, column, path) for record in records]
-    if not any(name is not None for name in names):
-        return None
-    return [record.get(name) for record, name in zip(records, names, strict=True)]
-
-
-def _collect_names(names: dict[str, None], records: Sequence[dict]) -> None:
-    """Add the names of the records' entries, which an error lists."""
-    for record in records:
-        if len(names) < _MOST_NAMES:
-            names |= dict.fromkeys(record)
-
-
-def _name_in(record: dict, column: str, path: Path) -> str | None:
-    """What a record calls a column; None if it does not have it."""
-    if column in record:
-        return column
-    if not column_positions(record, column):
-        return None
-    return [*record][find_column([*record], column, path)]
-
-
-def _records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict]]:
+def _records(path: Path) -> Iterator[tuple[int, dict]]:
     """The objects of a file with one in each line, with the number of the line."""
-    decoder = json.JSONDecoder(object_pairs_hook=partial(_record_of_pairs, columns), strict=False)
     with _opened(path) as file, TextIOWrapper(file, "utf-8-sig") as lines:
         try:
             for number, line in enumerate(lines, 1):
                 if not line.isspace():
-                    yield number, _decoded(decoder, line, number)
+                    yield number, _decoded(line, number)
         except UnicodeDecodeError as error:
             raise ValueError(delimited.undecodable_line(partial(open, path, "rb"))) from error
 
 
-def _decoded(decoder: json.JSONDecoder, line: str, number: int) -> dict:
+def _decoded(line: str, number: int) -> dict:
     try:
-        record = decoder.decode(line)
+        record = json.loads(line, strict=False)
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at character {error.colno}"
         raise ValueError(f"line {number:,} is not a JSON object: {reason}") from error
-    except _RepeatedName as error:
-        raise ValueError(f"line {number:,} has {error}") from error
     if not isinstance(record, dict):
         raise ValueError(f"line {number:,} is not a JSON object, but {line.strip()[:40]}")
-    return record
-
-
-class _RepeatedName(ValueError):
-    """An object gives a wanted column two values."""
-
-
-def _record_of_pairs(columns: Sequence[str], pairs: list[tuple[str, object]]) -> dict:
-    """The object of a line; `json` alone would take the last of several values of a name."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        for column in columns:
-            if names.count(column) > 1:
-                raise _RepeatedName(f"{names.count(column)} values called {column!r}")
     return record
 
 
@@ -305,7 +260,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
 
 
 def _saved(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
-    from datasets import ClassLabel, Dataset, Value, load_from_disk
+    from datasets import ClassLabel, Dataset, load_from_disk
 
     dataset = load_from_disk(str(path))
     if not isinstance(dataset, Dataset):
@@ -318,9 +273,6 @@ def _saved(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
         feature = dataset.features[name]
         if isinstance(feature, ClassLabel):
             class_names[name] = feature.names
-        elif not isinstance(feature, Value):
-            kind = type(feature).__name__
-            raise UserError(f"{path}, column {name!r} is of the type {kind}; {EXPECTED}.")
     tables = dataset.select_columns(names).with_format("arrow").iter(_ROWS)
     for batch in _arrow_batches(tables, names, path):
         for position, name in enumerate(names):

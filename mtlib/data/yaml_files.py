@@ -9,37 +9,25 @@ import yaml
 _Fastest = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _UniqueKeys(_Fastest):
-    """Checks the keys before anything is made of them, because `<<` brings keys that may repeat."""
-
-    def get_single_node(self) -> yaml.Node | None:
-        document = super().get_single_node()
-        _refuse_repeated_keys(document)
-        return document
-
-
 def load_yaml(text: str) -> object:
     """What a YAML document says.
 
     Raises:
         yaml.YAMLError: it is no YAML, or a key stands twice in one mapping.
     """
-    return yaml.load(text, _UniqueKeys)
+    # before anything is made of them, because `<<` brings keys that may repeat
+    _refuse_repeated_keys(yaml.compose(text, _Fastest))
+    return yaml.load(text, _Fastest)
 
 
-def _refuse_repeated_keys(document: yaml.Node | None) -> None:
-    seen = set()  # an alias leads to a node that is there already
-    queue = [document]
-    while queue:
-        node = queue.pop()
-        if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            _check_keys(node)
-            queue += [value for _, value in node.value]
-        else:
-            queue += node.value
+def _refuse_repeated_keys(node: yaml.Node | None) -> None:
+    if isinstance(node, yaml.MappingNode):
+        _check_keys(node)
+        for _, value in node.value:
+            _refuse_repeated_keys(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_repeated_keys(value)
 
 
 def _check_keys(mapping: yaml.MappingNode) -> None:

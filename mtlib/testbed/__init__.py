@@ -3,7 +3,6 @@
 See data/testbed/README.md.
 """
 
-from mtlib.testbed.generator import generate, shortcut_label, write
-from mtlib.testbed.grammar import load_grammar
+from mtlib.testbed.generator import generate, write
 
-__all__ = ["generate", "load_grammar", "shortcut_label", "write"]
+__all__ = ["generate", "write"]

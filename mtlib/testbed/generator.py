@@ -130,8 +130,6 @@ def write(
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     settings_file = out_dir / SETTINGS_FILE
-    # removed first and written last, so that a folder with settings has all its sets complete
-    settings_file.unlink(missing_ok=True)
     settings = {"strength": strength, "seed": seed}
     if train_rows is not None:
         settings["train_rows"] = train_rows
@@ -140,6 +138,7 @@ def write(
         content = json_lines(rows).encode("utf-8")
         (out_dir / f"{name}.jsonl").write_bytes(content)
         settings["sha256"][f"{name}.jsonl"] = hashlib.sha256(content).hexdigest()
+    # written last, so that a folder with settings has all its sets complete
     settings_file.write_bytes((json.dumps(settings, indent=1) + "\n").encode())
 
 
