@@ -3,22 +3,21 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.control import Control
+from rich.segment import ControlType
 
 from mtlib.cli.terminal import console, named_values, print_line, print_table
 from mtlib.errors import UserError
 
-if TYPE_CHECKING:
-    from mtlib.tutorial import runner
-
 Profile = Literal["smoke", "cpu", "gpu", "paper"]  # a notebook's own parameter: how much it trains
 _ON_A_CARD = ("gpu", "paper")  # which notebooks do not share
 _AT_ONCE = 2  # a kernel takes 1 to 2 GB
+# a line is written in place of the progress bar of another notebook
+_OVER_A_BAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 def notebooks(
@@ -37,7 +36,7 @@ def notebooks(
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(help="folder for executed copies, HTML and a summary"),
+        typer.Option(help="folder for executed copies and HTML"),
     ] = Path("build/notebooks"),
     list_parameters: Annotated[
         bool,
@@ -67,13 +66,15 @@ def notebooks(
         grading.grade_folder(student, profile, out / "students", print_line)
         return
     paths = runner.find(names or [])
-    parameters = named_values(parameter or [], "-p", "alpha=0.7")
+    parameters = named_values(parameter or [], "-p", "seed=1")
     if list_parameters:
         _list_parameters(paths)
         return
     if profile != "cpu":
         parameters["profile"] = profile
-    at_once = 1 if profile in _ON_A_CARD else min(_AT_ONCE, len(paths), os.cpu_count() or 1)
+    at_once = min(_AT_ONCE, len(paths), os.cpu_count() or 1)
+    if parameters.get("profile") in _ON_A_CARD:
+        at_once = 1
     _run(paths, parameters, out, at_once)
 
 
@@ -96,9 +97,8 @@ def _run(paths: list[Path], parameters: dict[str, str], out: Path, at_once: int)
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
     def report(result: runner.Result) -> None:
-        seconds, cell = max(result.cells, default=(0, "none"))
-        total = f"{result.name:16} {result.status:6} {result.seconds:4.0f} s"
-        print_line(f"{total}; slowest cell {seconds:3.0f} s, {cell}")
+        console.control(_OVER_A_BAR)
+        print_line(f"{result.name:16} {result.status:6} {result.seconds:4.0f} s")
         if result.expected:
             print_line(f"{'':16} {result.expected}")
         if result.error:
@@ -106,41 +106,8 @@ def _run(paths: list[Path], parameters: dict[str, str], out: Path, at_once: int)
 
     values = runner.check_parameters(paths, parameters)
     started = time.monotonic()
-    with _progress(len(paths)) as progress:
-        results = runner.run_notebooks(values, out, report, progress, at_once)
+    results = runner.run_notebooks(values, out, report, at_once)
     minutes = (time.monotonic() - started) / 60
-    print_line(f"{minutes:.1f} minutes; every cell in {out / 'summary.md'}")
+    print_line(f"{minutes:.1f} minutes; executed copies and pages in {out}")
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _progress(n_notebooks: int) -> Iterator["runner.Progress"]:
-    """Prints a line when a notebook begins; on a terminal bars show how far they are."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("cells"),
-        TimeElapsedColumn(),
-    )
-    bar_of: dict[str, TaskID] = {}
-    # rich would send stderr to stdout
-    with Progress(*columns, console=console, transient=True, redirect_stderr=False) as bars:
-
-        def progress(name: str, done: int, total: int) -> None:
-            if name not in bar_of:
-                bar_of[name] = bars.add_task(name, total=total)
-                print_line(f"{name:16} begins ({len(bar_of)} of {n_notebooks})")
-            bars.update(bar_of[name], completed=done, visible=done < total)
-
-        yield progress

@@ -12,7 +12,6 @@ from mtlib.errors import UserError
 from mtlib.paths import make_writable
 from mtlib.tutorial import runner
 from mtlib.tutorial.exercises import unjudged, verdicts
-from mtlib.tutorial.kernel import execute
 
 RIGHT = "right"
 WRONG = "wrong"
@@ -92,7 +91,7 @@ def _execute_all_cells(path: Path, copy: Path, profile: str) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
     # papermill raises for failed cells at the end, when all cells have been run
     with suppress(PapermillExecutionError):
-        execute(
+        runner.execute(
             path,
             copy,
             {"profile": profile},

@@ -7,29 +7,33 @@ nteract/papermill#869).
 
 import os
 import re
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import nbformat
+import papermill
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import CellTimeoutError
 from papermill import PapermillExecutionError, inspect_notebook
 from pydantic import TypeAdapter, ValidationError
 
+import mtlib
 from mtlib.errors import UserError, one_of
 from mtlib.paths import NOTEBOOK_DIR, make_writable
-from mtlib.tutorial.kernel import KernelDied, execute, kill_all
 from mtlib.tutorial.pages import as_html
 
 CELL_SECONDS = 1800  # after which a cell is stopped; it takes at most 30 seconds on an idle core
+_START_SECONDS = 600  # a slow machine imports slowly
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-# called with a notebook's name, how many of its cells are done, and how many it has
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass
@@ -39,7 +43,6 @@ class Result:
     name: str
     status: str = "failed"  # or "ok"
     seconds: float = 0.0
-    cells: list[tuple[float, str]] = field(default_factory=list)  # (seconds, "heading: first line")
     expected: str = ""  # what its cell tagged `expected` says of its results
     error: str = ""
 
@@ -106,69 +109,47 @@ def run_notebooks(
     values: Mapping[Path, dict],
     out: Path,
     report: Callable[[Result], None] = lambda result: None,
-    progress: Progress = lambda name, done, total: None,
     at_once: int = 1,
 ) -> list[Result]:
     """Execute notebooks; where one fails, the others still run.
 
     Args:
         values: parameters by notebook, from `check_parameters`.
-        out: folder for executed copies, HTML and `summary.md`; also their working directory.
+        out: folder for executed copies and HTML; also their working directory.
         report: called with each result.
-        progress: called when a notebook begins, and before each of its cells.
-        at_once: so many notebooks run side by side, begun in order.
+        at_once: so many notebooks run side by side, begun in order, each in a process of its own.
     """
     make_writable(out)
-    results: list[Result] = []
-    with ThreadPoolExecutor(at_once) as pool:
-        running = [
-            pool.submit(_run, path, parameters, out, progress)
-            for path, parameters in values.items()
-        ]
-        try:
-            for ended in as_completed(running):
-                results.append(ended.result())
-                results.sort(key=lambda result: result.name)
-                (out / "summary.md").write_text(_summary(results), encoding="utf-8")
-                report(ended.result())
-        except BaseException:  # Ctrl-C too: then nothing goes on in the background
-            pool.shutdown(wait=False, cancel_futures=True)
-            while not all(notebook.done() for notebook in running):
-                kill_all()
-                time.sleep(0.1)
-            raise
-    return results
+    run = partial(_run, out, CELL_SECONDS)
+    results = []
+    with get_context("spawn").Pool(at_once, _leave_ctrl_c_to_the_parent) as pool:
+        for result in pool.imap_unordered(run, values.items()):
+            results.append(result)
+            report(result)
+    return sorted(results, key=lambda result: result.name)
 
 
-def _run(path: Path, parameters: dict, out: Path, progress: Progress) -> Result:
+def _leave_ctrl_c_to_the_parent() -> None:
+    """Let Ctrl-C end the parent alone, whose pool then ends this process, which ends its kernel."""
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
+def _run(out: Path, cell_seconds: int, notebook: tuple[Path, dict]) -> Result:
+    path, parameters = notebook
     copy = out / path.name
     result = Result(path.stem)
-    total = len(nbformat.read(path, as_version=4).cells)
-    total += bool(parameters)  # papermill adds a cell for them
-    progress(path.stem, 0, total)
-
-    def on_cell_start(cell, cell_index: int) -> None:
-        progress(path.stem, cell_index, total)
-
     started = time.monotonic()
     try:
-        execute(
-            path,
-            copy,
-            parameters,
-            execution_timeout=CELL_SECONDS,
-            on_cell_start=on_cell_start,
-        )
+        execute(path, copy, parameters, execution_timeout=cell_seconds)
         result.status = "ok"
     except PapermillExecutionError as error:
         traceback = _ANSI.sub("", "\n".join(error.traceback))
         result.error = f"cell [{error.exec_count}]:\n{error.source}\n\n{traceback}"
-    except (CellTimeoutError, KernelDied) as error:
+    except (CellTimeoutError, RuntimeError) as error:  # the second: its kernel died
         result.error = f"{error}\nIn the cell:\n{_last_started(copy)}"
-    progress(path.stem, total, total)
     result.seconds = round(time.monotonic() - started, 1)
     executed = nbformat.read(copy, as_version=4)
-    result.cells = _costs(executed)
     result.expected = _said_of_results(executed)
     _drop_widgets(executed)
     nbformat.write(executed, copy)
@@ -176,15 +157,67 @@ def _run(path: Path, parameters: dict, out: Path, progress: Progress) -> Result:
     return result
 
 
+class OwnKernel(AsyncKernelManager):
+    """A kernel of this Python, in which the mtlib that runs here comes first.
+
+    The kernel that is registered as `python3` may belong to another environment.
+    """
+
+    kernel_spec = KernelSpec(
+        argv=[
+            sys.executable,
+            "-Xfrozen_modules=off",  # or ipykernel's debugger warns of frozen modules
+            "-m",
+            "ipykernel_launcher",
+            "-f",
+            "{connection_file}",
+            "--log-level=ERROR",  # or ipykernel warns of every kernel that listens on localhost
+        ],
+        env={
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH")])
+            )
+        },
+        display_name="Python 3",
+        language="python",
+    )
+
+
+def execute(path: Path, copy: Path, parameters: dict, **options) -> None:
+    """Run a notebook with papermill, with a progress bar on a terminal.
+
+    Args:
+        path: the notebook. It is run by the current Python, whatever kernel it names.
+        copy: where the executed notebook is written. Its folder is the working directory, of this
+            process too as long as the notebook runs.
+        parameters: values for the cell that is tagged `parameters`.
+        options: further options of papermill and nbclient, such as `allow_errors`.
+
+    Raises:
+        papermill.PapermillExecutionError: a cell failed.
+        nbclient.exceptions.CellTimeoutError: a cell took longer than `execution_timeout`.
+        RuntimeError: the kernel did not start, or died.
+    """
+    papermill.execute_notebook(
+        path,
+        copy,
+        parameters,
+        cwd=copy.parent,
+        kernel_name="python3",
+        language="python",
+        kernel_manager_class=OwnKernel,
+        shutdown_kernel="immediate",
+        start_timeout=_START_SECONDS,
+        progress_bar={"desc": path.stem, "leave": False, "disable": None},  # None: off a terminal
+        **options,
+    )
+
+
 def _last_started(copy: Path) -> str:
     """The code of the cell at which an executed copy ends."""
     cells = nbformat.read(copy, as_version=4).cells
-    started = [cell for cell in cells if _times(cell).get("start_time")]
+    started = [cell for cell in cells if cell.metadata.get("papermill", {}).get("start_time")]
     return started[-1].source if started else "none: the first has not begun."
-
-
-def _times(cell) -> dict:
-    return cell.metadata.get("papermill", {})
 
 
 def _said_of_results(notebook) -> str:
@@ -207,39 +240,6 @@ def _drop_widgets(notebook) -> None:
         if cell.cell_type == "code":
             outputs = [output for output in cell.outputs if _WIDGET not in output.get("data", {})]
             cell.outputs = outputs
-
-
-def _costs(notebook) -> list[tuple[float, str]]:
-    """How long each code cell took, as (seconds, "heading: first line of code")."""
-    heading = ""
-    costs = []
-    for cell in notebook.cells:
-        seconds = _times(cell).get("duration")
-        if cell.cell_type == "markdown":
-            headings = re.findall(r"^#+ (.+)$", cell.source, flags=re.M)
-            if headings:
-                heading = headings[-1]
-        elif seconds:
-            costs.append((round(seconds, 1), f"{heading}: {_first_line(cell.source)}"))
-    return costs
-
-
-def _first_line(code: str) -> str:
-    """The beginning of the first line that is neither empty nor a comment."""
-    for line in code.splitlines():
-        if line.strip() and not line.startswith("#"):
-            return line[:60]
-    return ""
-
-
-def _summary(results: Sequence[Result]) -> str:
-    lines = ["| notebook | status | seconds | cell |", "| --- | --- | ---: | --- |"]
-    for result in results:
-        said = result.expected or "all"
-        lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | {said} |")
-        for seconds, cell in result.cells:
-            lines.append(f"| {result.name} | | {seconds:.0f} | `{cell}` |")
-    return "\n".join(lines) + "\n"
 
 
 def tags_of(cell) -> set[str]:
