@@ -9,9 +9,6 @@ from mtlib.data.registry import SETS, DataSet
 from mtlib.data.releases import pair_halves
 from mtlib.errors import UserError
 
-# on average; the accuracy of fewer says next to nothing, and hundreds of them fill the records
-ROWS_OF_A_GROUP = 10
-
 
 def score(
     set_name: str,
@@ -28,15 +25,11 @@ def score(
     answer more often.
 
     - HANS and `testbed_overlap`: three labels fold into two. The label with the largest logit is
-      taken, then neutral and contradiction are merged (HANS README). `by_rule` has the accuracy
-      under this rule, "max", and under "sum", which first adds their probabilities (Clark et al.
-      2019). `per_group` is the score of each heuristic with each of its gold labels inside,
-      `per_subcase` that of each "heuristic/subcase".
+      taken, then neutral and contradiction are merged (HANS README). `per_group` is the score of
+      each heuristic with each of its gold labels inside.
     - Sets of pairs: `accuracy` is that of the edited halves, `original` that of the other halves.
       `consistency` is the share of pairs with both halves right. The counts are `original_correct`,
       `consistent` and `pairs`.
-    - Other sets: `per_group` if there is more than one group, and ten rows or more in a group on
-      average.
 
     Raises `UserError` if a logit is not finite, a label is out of range or a pair is incomplete.
     """
@@ -50,10 +43,7 @@ def score(
     correct = logits.argmax(axis=1) == labels  # (n,)
     if data_set.paired:
         return _paired(data_set, correct, labels, groups)
-    metrics = _metrics(data_set, correct, labels)
-    if 1 < len({*groups}) <= len(groups) / ROWS_OF_A_GROUP:
-        metrics["per_group"] = _per_group(correct, groups)
-    return metrics
+    return _metrics(data_set, correct, labels)
 
 
 def score_rows(set_name: str, logits: np.ndarray, rows: Dataset) -> dict:
@@ -69,27 +59,14 @@ def _folded(
     groups: np.ndarray,
 ) -> dict:
     """The metrics of a set with two labels, of a model with three."""
-    # softmax up to its denominator
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))  # (n, 3)
-    non_entailment = {
-        "max": logits.argmax(axis=1) != 0,
-        "sum": odds[:, 0] < odds[:, 1:].sum(axis=1),
-    }  # (n,) each
-    correct_by_rule = {rule: predicted == labels for rule, predicted in non_entailment.items()}
-    correct = correct_by_rule["max"]
+    non_entailment = logits.argmax(axis=1) != 0
+    correct = non_entailment == labels  # (n,)
     heuristics = np.array([group.partition("/")[0] for group in groups])
     per_group = _per_group(correct, heuristics)
     for heuristic, metrics in per_group.items():
         inside = heuristics == heuristic
         metrics.update(_per_label(data_set, correct[inside], labels[inside]))
-    accuracies = {name: _counts(by_rule)["accuracy"] for name, by_rule in correct_by_rule.items()}
-    return {
-        **_metrics(data_set, correct, labels),
-        "rule": "max",
-        "by_rule": accuracies,
-        "per_group": per_group,
-        "per_subcase": _per_group(correct, groups),
-    }
+    return {**_metrics(data_set, correct, labels), "per_group": per_group}
 
 
 def _paired(data_set: DataSet, correct: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict:

@@ -6,8 +6,6 @@ import math
 import datasets
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mtlib.data.registry import SETS
 from mtlib.data.scoring import score
@@ -32,27 +30,8 @@ def test_plain_accuracy_and_constant_baseline():
     }
 
 
-def test_groups_are_broken_down_when_there_are_several_of_ten_rows_on_average():
-    genres = ["fiction"] * 15 + ["travel"] * 5
-    predicted, gold = [0] * 12 + [1] * 8, np.array([0] * 20)
-    metrics = score("mnli_m", one_hot(predicted, 3), gold, genres)
-    assert metrics["per_group"] == {
-        "fiction": {"n": 15, "correct": 12, "accuracy": 0.8},
-        "travel": {"n": 5, "correct": 0, "accuracy": 0.0},
-    }
-    for too_fine in (
-        genres[:14] + genres[15:],
-        genres[:10] + [f"genre {i}" for i in range(10)],
-        ["fiction"] * 20,
-    ):
-        assert "per_group" not in score(
-            "mnli_m", one_hot(predicted, 3)[: len(too_fine)], gold[: len(too_fine)], too_fine
-        )
-
-
-# Probabilities (entailment, neutral, contradiction). In rows 1 and 4 no label has half of the mass:
-# entailment is the largest, so "max" says entailment, but the other two together outweigh it, so
-# "sum" says non-entailment.
+# Probabilities (entailment, neutral, contradiction). In rows 1 and 4 entailment is the largest, and
+# so it is the answer, though the other two together outweigh it.
 HANS_PROBABILITIES = np.array(
     [[0.7, 0.2, 0.1], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.45, 0.35, 0.2]]
 )
@@ -67,18 +46,12 @@ HANS_GROUPS = [
 
 
 @pytest.mark.parametrize("set_name", [name for name in SETS if SETS[name].folded])
-def test_three_labels_fold_into_two_by_both_rules(set_name):
+def test_three_labels_fold_into_two_by_the_largest(set_name):
     logits = np.log(HANS_PROBABILITIES) + 7  # a softmax does not see a constant
-    by_max = score(set_name, logits, HANS_LABELS, HANS_GROUPS)
-    # max: 0 0 1 1 0 against 0 1 0 1 0, right in rows 0, 3, 4; sum: 0 1 1 1 1, right in rows 0, 1, 3
-    assert (by_max["n"], by_max["correct"], by_max["accuracy"], by_max["majority"]) == (
-        5,
-        3,
-        0.6,
-        0.6,
-    )
-    assert (by_max["rule"], by_max["by_rule"]) == ("max", {"max": 0.6, "sum": 0.6})
-    assert by_max["per_group"] == {
+    metrics = score(set_name, logits, HANS_LABELS, HANS_GROUPS)
+    # 0 0 1 1 0 against 0 1 0 1 0, right in rows 0, 3, 4
+    assert [metrics[name] for name in ("n", "correct", "accuracy", "majority")] == [5, 3, 0.6, 0.6]
+    assert metrics["per_group"] == {
         "subsequence": {
             "n": 2,
             "correct": 1,
@@ -93,18 +66,6 @@ def test_three_labels_fold_into_two_by_both_rules(set_name):
             "entailment": {"n": 1, "correct": 1, "accuracy": 1.0},
         },
     }
-    assert by_max["per_subcase"]["lexical_overlap/le_conjunction"] == {
-        "n": 1,
-        "correct": 1,
-        "accuracy": 1.0,
-    }
-
-
-@given(st.lists(st.tuples(*[st.integers(-50, 50)] * 3), min_size=1))
-def test_sum_rule_never_says_entailment_where_max_does_not(rows):
-    n = len(rows)
-    by_rule = score("hans", np.array(rows), np.zeros(n, dtype=int), ["a/b"] * n)["by_rule"]
-    assert by_rule["sum"] <= by_rule["max"]
 
 
 @pytest.mark.parametrize("set_name", [name for name in SETS if SETS[name].paired])
@@ -135,10 +96,7 @@ def test_scores_are_json_and_take_columns_of_a_dataset():
     rows = datasets.Dataset.from_dict({"label": [0, 1], "group": ["a/x", "a/y"]})
     metrics = score("hans", np.zeros((2, 3), dtype=np.float32), rows["label"], rows["group"])
     assert json.loads(json.dumps(metrics)) == metrics
-    assert metrics["by_rule"] == {
-        "max": 0.5,
-        "sum": 0.5,
-    }  # a draw goes to the first label under max; never under sum
+    assert metrics["accuracy"] == 0.5, "a draw goes to the first label"
 
 
 @pytest.mark.parametrize(

@@ -324,8 +324,7 @@ def test_a_causal_lm_on_a_set_of_two_of_three_labels(gpt, monkeypatch):
     scores = CausalPrompt(model, tokenizer, question, shown).scores(asked)
     right = int((scores.argmax(1) == torch.tensor([row["label"] for row in asked])).sum())
     metrics = result["metrics"]["testbed_overlap"]["mean"]
-    assert metrics["correct"] == right
-    assert {*metrics["by_rule"].values()} == {right / len(asked)}, "two answers: nothing to fold"
+    assert metrics["correct"] == right, "two answers: nothing to fold"
 
 
 def test_texts_that_are_too_long_are_cut_and_counted(gpt):
