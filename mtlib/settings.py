@@ -118,12 +118,15 @@ def as_user_error(
 ) -> UserError:
     """The first thing that is wrong: the value, what was expected, and what the setting is for.
 
+    A misspelt setting comes before one that is missing, which may be the same.
+
     Args:
         error: pydantic's.
         fields: of the model.
         called: what the message calls the value; by default the name of its field.
     """
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, UserError):
         return cause
@@ -131,7 +134,7 @@ def as_user_error(
     field = fields.get(name.partition(".")[0])
     about = f" ({field.description})" if field is not None and field.description else ""
     if first["type"] == "extra_forbidden":
-        return UserError(f"there is no setting {name!r}; {one_of(name, fields)}")
+        return UserError(f"there is no setting {name!r}; {one_of(first['loc'][-1], fields)}")
     if first["type"] == "missing":
         return UserError(f"{name} is missing; give it{about}.")
     expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")

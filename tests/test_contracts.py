@@ -369,10 +369,10 @@ def test_a_method_a_policy_a_comparison_and_a_set_are_added_as_the_pages_say(
 @pytest.mark.parametrize(
     ("printed", "changed", "message"),
     [
-        ("  licence: all rights reserved\n", "", "the field 'licence' is missing"),
-        ("label: stars, ", "", "the field 'columns.label' is missing"),
-        ("format: csv ", "format: xls ", "format is 'xls': Input should be 'csv', 'tsv'"),
-        ("when_gone", "when_gonne", "no field 'when_gonne'; did you mean 'when_gone'"),
+        ("  licence: all rights reserved\n", "", "licence is missing; give it."),
+        ("label: stars, ", "", "columns.label is missing; give it."),
+        ("format: csv ", "format: xls ", "format is 'xls'; expected 'csv', 'tsv'"),
+        ("when_gone", "when_gonne", "did you mean 'when_gone'?"),
         (
             "labels: [bad, good]",
             "labels: [bad]",

@@ -2,16 +2,16 @@
 
 import string
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError
-from mtlib.settings import check_choice
+from mtlib.settings import as_user_error, check_choice
 
 
 class Entry(BaseModel):
@@ -115,9 +115,9 @@ class DataSet(Entry):
     def _names_every_label(self) -> Self:
         for columns in (self.columns, self.hub.columns if self.hub else self.columns):
             if len(columns.labels) != len(self.label_names):
-                raise ValueError(
+                raise UserError(
                     f"labels are {', '.join(columns.labels)}, and label_names has "
-                    f"{', '.join(self.label_names)}; expected as many, in one order"
+                    f"{', '.join(self.label_names)}; expected as many, in one order."
                 )
         return self
 
@@ -166,25 +166,16 @@ def _read_entry(file: str, name: str, fields: object, model: type[NamedEntry]) -
     try:
         return model(**{"name": name} | fields)
     except ValidationError as error:
-        message = _described(error)
-        raise UserError(f"{where}: {message}. See `{model.__name__}` in mtlib/data.") from error
+        message = as_user_error(error, _fields())
+        raise UserError(f"{where}: {message} See `{model.__name__}` in mtlib/data.") from error
 
 
-def _described(error: ValidationError) -> str:
-    """What is wrong with an entry, in half a sentence; a misspelt field before a missing one."""
-    errors = error.errors(include_url=False)
-    misspelt = [problem for problem in errors if problem["type"] == "extra_forbidden"]
-    first = (misspelt or errors)[0]
-    field = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"the field {field!r} is missing"
-    if first["type"] == "extra_forbidden":
-        known = {name for kind in Entry.__subclasses__() for name in kind.model_fields}
-        near = get_close_matches(str(first["loc"][-1]), known, n=1)
-        hint = f"; did you mean {near[0]!r}" if near else ""
-        return f"there is no field {field!r}{hint}"
-    value = f"{field} is {first['input']!r}: " if field else ""
-    return value + first["msg"].removeprefix("Value error, ")
+def _fields() -> dict[str, FieldInfo]:
+    """The fields of all parts of an entry."""
+    fields = {}
+    for part in Entry.__subclasses__():
+        fields |= part.model_fields
+    return fields
 
 
 SETS = read_entries("registry.yaml", DataSet)
