@@ -76,10 +76,9 @@ def test_help_says_what_is_taken_by_default():
 def test_help_of_run_leads_with_what_a_beginner_needs():
     panels = re.split(r"^╭─ (.+?) ─+╮$", call("run", "--help"), flags=re.M)[1:]
     options = [re.findall(r"^│[ *]+(--[a-z-]+)", text, flags=re.M) for text in panels[1::2]]
-    assert panels[0] == "Start here"
-    assert options[0] == ["--task", "--method", "--model", "--source", "--out"]
+    assert panels[0] == "Options"
+    assert options[0] == ["--task", "--method", "--model", "--source", "--out", "--help"]
     assert "--alpha" in options[panels[::2].index("Mask-tuning's losses")]
-    assert options[-1] == ["--help"] and "Options" not in panels
 
 
 def test_every_help_has_examples():
@@ -124,20 +123,14 @@ def test_an_example_is_read_as_it_stands_in_the_help(words, monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("environ", "arguments", "expected"),
+    ("arguments", "expected"),
     [
-        ({}, ["run", "--help"], "Usage: python -m mtlib run "),
-        ({}, ["tables", "--help"], "Usage: python -m mtlib tables "),
-        ({}, ["data", "fetch", "--help"], "Usage: python -m mtlib data fetch "),
-        # a shell completes the script
-        ({"_MTLIB_COMPLETE": "source_bash"}, [], " _mtlib_completion mtlib"),
-        ({"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
-         ["--show-completion", "bash"], " _mtlib_completion mtlib"),
+        (["run", "--help"], "Usage: python -m mtlib run "),
+        (["tables", "--help"], "Usage: python -m mtlib tables "),
+        (["data", "fetch", "--help"], "Usage: python -m mtlib data fetch "),
     ],
-)  # fmt: skip
-def test_the_name_of_the_program(monkeypatch, capsys, environ, arguments, expected):
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
+)
+def test_the_name_of_the_program(monkeypatch, capsys, arguments, expected):
     monkeypatch.setattr(sys, "argv", ["/somewhere/mtlib", *arguments])
     with pytest.raises(SystemExit):
         cli.main()
@@ -280,12 +273,6 @@ def test_the_doctor_names_versions_then_what_does_not_fit(monkeypatch, problems)
     assert (lines[10] == "All packages fit.") == (not problems) and problems == [
         x for x in problems if x in lines
     ]
-    found = json.loads(CliRunner().invoke(cli.app, ["doctor", "--json"]).output)
-    assert (
-        found["problems"] == problems
-        and found["mtlib"] == mtlib.__version__
-        and found["threads"] >= 1
-    )
 
 
 def test_the_version():

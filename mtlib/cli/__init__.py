@@ -20,7 +20,7 @@ from mtlib.cli import (
     records,
     sweeps,
 )
-from mtlib.cli.described import PROGRAM, DescribedCommand, DescribedGroup, program_name
+from mtlib.cli.described import PROGRAM, DescribedCommand, DescribedGroup
 from mtlib.cli.terminal import visible
 from mtlib.errors import UserError
 
@@ -81,6 +81,7 @@ Examples:
 """,
     epilog=EXIT_CODES,
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -128,7 +129,7 @@ app.add_typer(data_app, name="data", rich_help_panel="Reproduce")
 
 def main() -> None:
     try:
-        app(prog_name=program_name(sys.argv[1:]))
+        app(prog_name=PROGRAM)
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
             print(

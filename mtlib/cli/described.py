@@ -1,8 +1,6 @@
 """Commands whose docstrings end with examples, and the name that they are called by."""
 
-import os
 import textwrap
-from collections.abc import Sequence
 
 from typer import Context
 from typer.core import TyperCommand, TyperGroup
@@ -10,20 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 from mtlib.cli.terminal import console
 
 PROGRAM = "python -m mtlib"  # as the pages have it: it works wherever mtlib can be imported
-_SCRIPT = "mtlib"
-_LAST_PANEL = "Help"
 _EXAMPLES = "\n\nExamples:\n"
-
-
-def program_name(arguments: Sequence[str]) -> str:
-    """What help and messages call the program.
-
-    A shell completes the script that pip installs, not a module that Python runs.
-    """
-    completion = ("--install-completion", "--show-completion")
-    if "_MTLIB_COMPLETE" in os.environ or any(word.startswith(completion) for word in arguments):
-        return _SCRIPT
-    return PROGRAM
 
 
 class _WithExamples:
@@ -50,13 +35,3 @@ class DescribedCommand(_WithExamples, TyperCommand):
 
 class DescribedGroup(_WithExamples, TyperGroup):
     """A group of commands whose help ends with examples."""
-
-
-class CommandWithPanels(DescribedCommand):
-    """A command all of whose options have a panel; `--help` has the last one."""
-
-    def get_help_option(self, context: Context):
-        option = super().get_help_option(context)
-        if option is not None:
-            option.rich_help_panel = _LAST_PANEL
-        return option

@@ -3,48 +3,39 @@
 Nothing heavy is imported.
 """
 
-import json
 import os
 import platform
 import subprocess
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from mtlib import __version__
 from mtlib.cli.terminal import print_line
 from mtlib.requirements import misfits, version_of
-from mtlib.runs.code import commit
+from mtlib.runs.code import commit, processor
 
 PACKAGES = ("torch", "transformers", "datasets")
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-) -> None:
+def doctor() -> None:
     """Versions, and whether this machine can run everything.
 
     Exit code 1 if a package that mtlib needs is missing or has another version.
 
     Examples:
         python -m mtlib doctor
-        python -m mtlib doctor --json
     """
     found = environment()
     problems = misfits()
-    if as_json:
-        print(json.dumps(found | {"problems": problems}, indent=1))
-    else:
-        for name, value in found.items():
-            print_line(f"{name}: {'none' if value is None else value}")
-        for problem in problems or ["All packages fit."]:
-            print_line(problem)
-        if found["GPU"] is None:
-            print_line(
-                "Right for the testbed and the notebooks. For real data take a machine with a GPU "
-                "(on Colab: Runtime > Change runtime type > T4 GPU)."
-            )
+    for name, value in found.items():
+        print_line(f"{name}: {'none' if value is None else value}")
+    for problem in problems or ["All packages fit."]:
+        print_line(problem)
+    if found["GPU"] is None:
+        print_line(
+            "Right for the testbed and the notebooks. For real data take a machine with a GPU "
+            "(on Colab: Runtime > Change runtime type > T4 GPU)."
+        )
     if problems:
         raise typer.Exit(1)
 
@@ -57,19 +48,10 @@ def environment() -> dict[str, str | int | None]:
         "Python": platform.python_version(),
         **{name: version_of(name) for name in PACKAGES},
         "OS": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "threads": _threads(),
         "GPU": _gpu(),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # on Linux alone
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 def _threads() -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 from pydantic.fields import FieldInfo
 
-from mtlib.cli.described import CommandWithPanels
+from mtlib.cli.described import DescribedCommand
 from mtlib.cli.own_data import File, Label, MaskWords, Text, read_words
 from mtlib.cli.terminal import console, named_values, print_line, print_table, visible
 from mtlib.methods import METHODS, readers
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-_START = "Start here"
+_START = "Options"  # typer's first panel, at whose end `--help` stands
 # as `run --help` shows the settings, in this order; one that is not named here comes last
 _PANELS = {
     _START: ("task", "method", "model", "source"),
@@ -159,7 +159,7 @@ def _options_of_run() -> dict[str, dict]:
     return changes
 
 
-@app.command(cls=CommandWithPanels)
+@app.command(cls=DescribedCommand)
 @_with_options(_in_panels(all_settings()), **_options_of_run())
 def run(
     out: Annotated[Path, typer.Option(help="folder for records", rich_help_panel=_START)] = Path(
@@ -232,7 +232,7 @@ _FIELDS_OF_TRAIN = {
 _OPTIONS_OF_TRAIN = {name: {"rich_help_panel": "Training"} for name in _FIELDS_OF_TRAIN}
 
 
-@app.command(cls=CommandWithPanels)
+@app.command(cls=DescribedCommand)
 @_with_options(_FIELDS_OF_TRAIN, **_OPTIONS_OF_TRAIN)
 def train(
     file: File,

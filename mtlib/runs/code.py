@@ -1,7 +1,11 @@
-"""Which code made a record: its commit, and a hash of the modules that decide a run's numbers."""
+"""Which code made a record, and on what: its commit, a hash of the modules that decide a run's
+numbers, and the processor.
+"""
 
 import ast
+import contextlib
 import hashlib
+import platform
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -103,3 +107,12 @@ def _without_docstrings(source: bytes) -> str:
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
     return ast.dump(tree)
+
+
+def processor() -> str:
+    """The processor's model, where the system says it."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line for line in lines if line.startswith("model name"))
+        return model.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

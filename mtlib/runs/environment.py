@@ -13,7 +13,7 @@ from datasets import disable_progress_bars
 from transformers.utils import logging
 
 import mtlib
-from mtlib.runs.code import code_sha256, commit
+from mtlib.runs.code import code_sha256, commit, processor
 
 try:
     import resource
@@ -31,7 +31,7 @@ def describe() -> dict:
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in RECORDED},
         "platform": f"{platform.system()} {platform.machine()}",
-        "device": torch.cuda.get_device_name() if gpu else _processor(),
+        "device": torch.cuda.get_device_name() if gpu else processor(),
         "devices": torch.cuda.device_count() if gpu else torch.get_num_threads(),
         "commit": commit(),
         "code_sha256": code_sha256(),
@@ -86,12 +86,3 @@ def peak_memory_mb() -> float:
         return psutil.Process().memory_info().peak_wset / 2**20
     unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-
-
-def _processor() -> str:
-    """The processor's model, where the system says it."""
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line for line in lines if line.startswith("model name"))
-        return model.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
