@@ -124,6 +124,7 @@ def test_two_run_at_once_and_ctrl_c_ends_both(folder, tmp_path):
     for name, other in (("01_one", "02_two"), ("02_two", "01_one"), ("03_three", "01_one")):
         write(folder, name, code.format(name) + wait.format(other), "time.sleep(600)")
     start = (
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # in a job too
         "from pathlib import Path; import mtlib.cli; from mtlib.tutorial import runner\n"
         f"runner.NOTEBOOK_DIR = Path({str(folder)!r})\n"
         f"mtlib.cli.app(['notebooks', '--out', {str(out)!r}])"
@@ -136,7 +137,7 @@ def test_two_run_at_once_and_ctrl_c_ends_both(folder, tmp_path):
         assert command.poll() is None, command.stderr.read()
         time.sleep(0.1)
     os.killpg(command.pid, signal.SIGINT)
-    _, errors = command.communicate(timeout=60)
+    _, errors = command.communicate(timeout=200)
     assert command.returncode == cli.INTERRUPTED and "Traceback" not in errors
     for file in files:
         with pytest.raises(ProcessLookupError):
