@@ -1,7 +1,7 @@
 """The rows on which suspect words point the wrong way."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas
 from mtlib.errors import UserError
 from mtlib.own_data.reading import is_dataset, label_feature, named_labels, texts_and_labels
 from mtlib.rows.folding import Finder, folded_word
+from mtlib.rows.forms import NOT_HIDDEN, kind_of
 from mtlib.rows.labels import known_labels, label_column
 
 if TYPE_CHECKING:
@@ -42,19 +43,40 @@ def pointed_labels(rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.D
 
     `words` is a table of `suspects`, or the part of it that you distrust.
     """
-    by_feature: dict[tuple, list] = defaultdict(list)
-    for line in words.itertuples():
-        by_feature[folded_word(line.word), line.where].append((line.label, line.z))
-    finder = Finder(words["word"])
     pointed = []
-    for texts, _ in texts_and_labels(rows):
+    for by_word in votes_of_words(rows, words):
         votes: Counter = Counter()
+        for votes_of_word in by_word.values():
+            votes.update(votes_of_word)
+        pointed.append(most_voted(votes))
+    return pointed
+
+
+def votes_of_words(
+    rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.DataFrame
+) -> Iterator[dict[str, Counter]]:
+    """The votes of the suspect words of each row: z by label, by folded word.
+
+    Capitals and length stand in no place of a text and have no vote.
+    """
+    by_place: dict[tuple, list] = defaultdict(list)
+    words = words[~words["word"].map(kind_of).isin(NOT_HIDDEN)]
+    for line in words.itertuples():
+        for where in line.where.split(", "):  # the command names a word once, with all places
+            by_place[folded_word(line.word), where].append((line.label, line.z))
+    finder = Finder(words["word"])
+    for texts, _ in texts_and_labels(rows):
+        votes: dict[str, Counter] = defaultdict(Counter)
         for where, found in _found(texts, finder):
             for word in found:
-                for label, z in by_feature.get((word, where), ()):
-                    votes[label] += z
-        pointed.append(max(votes, key=votes.__getitem__) if votes else None)
-    return pointed
+                for label, z in by_place.get((word, where), ()):
+                    votes[word][label] += z
+        yield votes
+
+
+def most_voted(votes: Counter) -> object:
+    """The label with the most votes, None where there is no vote."""
+    return max(votes, key=votes.__getitem__) if votes else None
 
 
 def _found(texts: Sequence[str], finder: Finder) -> list[tuple[str, set[str]]]:

@@ -83,6 +83,19 @@ def test_conflicts_are_rows_where_the_words_point_elsewhere():
     assert not conflicts(dataset, table[table.word == "other"]).any()
 
 
+def test_a_word_with_two_places_points_in_both():
+    """As the command writes it, which names each word once."""
+    pair = Dataset.from_dict({"text": ["a man sleeps"], "text_pair": ["he sleeps"], "label": ["a"]})
+    words = pandas.DataFrame({"word": ["sleeps"], "where": ["text_pair, both"], "label": ["b"]})
+    assert conflicts(pair, words.assign(z=5.0)).tolist() == [True]
+
+
+def test_what_stands_in_no_place_of_a_text_points_nowhere():
+    rows = made_up(*[("LOOK here", 1)] * 30, *[("a long tale of it all", 0)] * 30)
+    table = suspects(rows, min_count=10, kinds=("capitals", "length"))
+    assert {*table.kind} == {"capitals", "length"} and not conflicts(rows, table).any()
+
+
 def test_forms_and_addresses_point_to_labels_too():
     names = ["<price>", "https://bit.ly"]
     words = pandas.DataFrame({"word": names, "where": "text", "label": ["a", "b"], "z": 5.0})
