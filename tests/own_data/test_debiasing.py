@@ -22,7 +22,7 @@ from mtlib.own_data import debiasing, training
 from mtlib.own_data.debiasing import debias
 from mtlib.own_data.preparing import prepare
 from mtlib.own_data.results import words_shown
-from mtlib.own_data.scoring import _macro_f1, score, scores_of
+from mtlib.own_data.scoring import _macro_f1, score, score_words, scores_of
 from mtlib.own_data.training import BASELINE, told_by
 from mtlib.plm import SharedPLM
 from mtlib.runs import training as training_of_runs
@@ -193,6 +193,20 @@ def test_an_arm_that_has_hardly_learned_is_reported():
         predicted = np.where(np.arange(40) < n_wrong, 1 - labels, labels)
         score({"dev": {f"arm {n_wrong}": predicted}}, sets, NO_WORDS, told.append)
     assert [line.partition(" is hardly")[0] for line in told] == ["arm 19"]
+
+
+def test_words_are_scored_in_one_pass_over_a_set(monkeypatch):
+    sets = prepare(rows(100), rows(40, 0.5, seed=1), None, lambda line: None)
+    words = pandas.DataFrame({"word": ["film", "plot"], "where": "text", "z": 5.0})
+    words = words.assign(label=["good", "bad"])
+    folded = []
+    monkeypatch.setattr("mtlib.rows.folding.fold", lambda text: folded.append(text) or text)
+    by_word = score_words({"dev": {"a": np.zeros(40, dtype=int)}}, sets, words)
+    assert sum(" is " in text for text in folded) == 40
+    texts = [*zip(sets.dev["text"], sets.dev["label"], strict=True)]
+    n_film = sum("film" in text and label == 0 for text, label in texts)
+    n_plot = sum("plot" in text and label == 1 for text, label in texts)
+    assert by_word[["n", "accuracy"]].values.tolist() == [[n_film, 100], [n_plot, 0]]
 
 
 def test_few_rows_are_shown_as_a_number():
