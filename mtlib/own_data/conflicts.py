@@ -11,7 +11,7 @@ from mtlib.errors import UserError
 from mtlib.own_data.reading import is_dataset, label_feature, named_labels, texts_and_labels
 from mtlib.rows.folding import Finder, folded_word
 from mtlib.rows.forms import NOT_HIDDEN, kind_of
-from mtlib.rows.labels import known_labels, label_column
+from mtlib.rows.labels import known_labels, label_column, label_name
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -32,7 +32,7 @@ def conflicts(dataset: "Dataset", words: pandas.DataFrame) -> np.ndarray:
     _check_same_names(labels, words["label"])
     wrong = []
     for pointed, label in zip(pointed_labels(dataset, words), labels, strict=True):
-        wrong.append(pointed is not None and str(pointed) != str(label))
+        wrong.append(pointed is not None and label_name(pointed) != label_name(label))
     return np.array(wrong, dtype=bool)
 
 

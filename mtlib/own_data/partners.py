@@ -24,6 +24,7 @@ from mtlib.own_data.reading import (
 from mtlib.own_data.suspects import suspects
 from mtlib.rows.folding import Finder, folded_word, words_of
 from mtlib.rows.forms import NOT_HIDDEN, kind_of
+from mtlib.rows.labels import label_name
 
 _MOST_PARTNERS = 3
 _COMPANION = 0.75  # of the texts of a word: what stands in these beside it cannot take its place
@@ -106,7 +107,7 @@ def _suspects_of(table: pandas.DataFrame, marks: Mapping[str, bool] | None) -> I
             word,
             str(line.get("kind", kind_of(folded))),
             str(line.get("where", "text")).partition(",")[0],  # the surest place
-            tuple(dict.fromkeys(map(str, lines["label"]))),
+            tuple(dict.fromkeys(map(label_name, lines["label"]))),
             asked=marks is None or folded in marks,
             marked=marks is not None and marks.get(folded, False),
         )
@@ -194,7 +195,8 @@ class Samples:
 
     def label_names(self, rows: Rows) -> set[str]:
         """The labels of all rows that have one, by name where the classes have names."""
-        return {str(name) for name in named_labels(self.labels - {None}, label_feature(rows))}
+        labels = named_labels(self.labels - {None}, label_feature(rows))
+        return {*map(label_name, labels)}
 
     def texts_with(self, suspect: Suspect) -> list[Texts]:
         return self.with_suspect[suspect.folded].in_order()

@@ -59,9 +59,6 @@ def arms_of(
     refused first and it is trained first; `predict_sets` and `leans_of_words` go through the arms
     from the last to the first.
     """
-    if settings is not None and not isinstance(settings, Mapping):
-        expected = "settings of the method by name, such as {'alpha': 0.3}"
-        raise UserError(f"settings is {settings!r}; expected {expected}.")
     arms = {method: _config(method, words, dict(settings or {}), training)}
     if method != BASELINE and not alone:
         arms[BASELINE] = _config(BASELINE, words, {}, training)

@@ -295,6 +295,8 @@ def test_a_folder_of_transformers_whose_labels_fit(tmp_path):
         asked(READS_BRANDS, numbered, labels=["0", "1"]).drop(columns="label"),
         expected.drop(columns="label"),
     )
+    floats = numbered.assign(label=numbered["label"].map(float))
+    assert {*asked(READS_BRANDS, floats, labels=["0", "1"])["label"]} == {"0", "1"}
     READS_BRANDS.mlm.save_pretrained(tmp_path / "plain")
     with pytest.raises(UserError, match="lacks 2 weights"):
         asked(tmp_path / "plain")

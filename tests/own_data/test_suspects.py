@@ -90,6 +90,14 @@ def test_a_word_with_two_places_points_in_both():
     assert conflicts(pair, words.assign(z=5.0)).tolist() == [True]
 
 
+def test_a_label_that_missing_values_have_turned_into_a_float_is_the_same():
+    rows = pandas.DataFrame({"text": ["acme", "other"] * 40, "label": [1.0, 0.0] * 40})
+    table = suspects(rows, min_count=10)
+    assert not conflicts(Dataset.from_dict({"text": ["acme"], "label": [1]}), table).any()
+    named = table.assign(label=["1" if label else "0" for label in table.label])
+    assert not conflicts(Dataset.from_dict({"text": ["acme"], "label": [1.0]}), named).any()
+
+
 def test_what_stands_in_no_place_of_a_text_points_nowhere():
     rows = made_up(*[("LOOK here", 1)] * 30, *[("a long tale of it all", 0)] * 30)
     table = suspects(rows, min_count=10, kinds=("capitals", "length"))
