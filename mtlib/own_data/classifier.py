@@ -11,6 +11,7 @@ from datasets import Dataset
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    BatchEncoding,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -19,7 +20,7 @@ from mtlib.checkpoints import load_config, load_model, load_pretrained
 from mtlib.contexts import evaluating
 from mtlib.encoding import DEFAULT_LENGTH, Collator, batches_by_length
 from mtlib.errors import UserError
-from mtlib.own_data.exchanges import Texts
+from mtlib.own_data.exchanges import Place, Texts
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import fold
 from mtlib.tokens import text_reader
@@ -61,6 +62,11 @@ class Classifier:
             tokenizer = load_pretrained(AutoTokenizer, name)
             config = load_config(name, {}, {})
             network = load_model(AutoModelForSequenceClassification, name, config, {})
+        if not tokenizer.is_fast:
+            raise UserError(
+                f"{type(tokenizer).__name__} does not say which characters a token stands for; "
+                "take a model with a fast tokenizer."
+            )
         if torch.cuda.is_available():
             network.to("cuda")
         if tokenizer.pad_token is None:  # GPT-2's
@@ -86,15 +92,30 @@ class Classifier:
 
     def encode(self, texts: Sequence[Texts]) -> Dataset:
         """The model's inputs of each row."""
-        columns = [list(column) for column in zip(*texts, strict=True)]
-        encoded = self.reader(*columns, truncation=True, max_length=self.length)
-        return Dataset.from_dict(dict(encoded))
+        return Dataset.from_dict(dict(self._encoded(texts)))
 
-    def known_tokens(self, texts: Sequence[Texts]) -> list[list[int]]:
-        """The tokens of each row but [UNK] and the blank before it, where that is a token."""
-        unknown = {self.tokenizer.unk_token_id, self.tokenizer.convert_tokens_to_ids(_BLANK)}
-        input_ids = self.encode(texts)["input_ids"]
-        return [[token for token in tokens if token not in unknown] for tokens in input_ids]
+    def reads(self, texts: Sequence[Texts], places: Sequence[Iterable[Place]]) -> list[bool]:
+        """Of each row, whether it reads a character of these places: not cut off, nor [UNK]."""
+        encoded = self._encoded(texts)
+        unread = {self.tokenizer.unk_token_id, self.tokenizer.convert_tokens_to_ids(_BLANK)}
+        are_read = []
+        for row, places_of_row in enumerate(places):
+            tokens = {
+                encoded.char_to_token(row, sign, column)
+                for column, start, end in places_of_row
+                for sign in range(start, end)
+            }
+            numbers = {encoded["input_ids"][row][token] for token in tokens - {None}}
+            are_read.append(bool(numbers - unread))
+        return are_read
+
+    def reads_word(self, word: str) -> bool:
+        """Whether any of it is another token than [UNK]."""
+        return self.reads([(word,)], [[Place(0, 0, len(word))]])[0]
+
+    def _encoded(self, texts: Sequence[Texts]) -> BatchEncoding:
+        columns = [list(column) for column in zip(*texts, strict=True)]
+        return self.reader(*columns, truncation=True, max_length=self.length)
 
     @torch.inference_mode()
     def probabilities(self, examples: Dataset) -> np.ndarray:

@@ -19,7 +19,7 @@ from rich.progress import track
 from scipy.stats import binomtest
 
 from mtlib.own_data.classifier import Classifier, check_from_0, class_numbers
-from mtlib.own_data.exchanges import Suspect, Texts, exchanged
+from mtlib.own_data.exchanges import Suspect, Texts, exchanged, places_of
 from mtlib.own_data.partners import Exchange, PartnerChooser, Samples, pool_of
 from mtlib.plm import SharedPLM
 
@@ -88,14 +88,14 @@ def leans(
     Returns:
         A table with a line for each word: `suspect`, `kind`, `where` (in pairs alone; "either" for
         a given word that predicts nothing), the `label` that it predicts ("": none), `marked`, the
-        number of `rows`, and its `partners`, at most three: suspects of the same kind and of
-        another label in the most similar contexts, none of which stands in most of its texts. Then
-        in per cent of these rows: `follows`, the answer becomes the partner's label; `control`, the
-        answer changes when the word is exchanged for suspects of its own label (0 where there are
-        none); `leans`, the difference, with its 95 % interval over rows, `low` to `high`
-        (Newcombe's for paired shares); `change`, the mean change of the probability of the answer,
-        in points. `before` and `after` are the texts of one row, one that follows where there is
-        one.
+        number of `rows`, and its `partners`, at most three that the model reads: suspects of the
+        same kind and of another label in the most similar contexts, none of which stands in most of
+        its texts. Then in per cent of these rows: `follows`, the answer becomes the partner's
+        label; `control`, the answer changes when the word is exchanged for suspects of its own
+        label (0 where there are none); `leans`, the difference, with its 95 % interval over rows,
+        `low` to `high` (Newcombe's for paired shares); `change`, the mean change of the probability
+        of the answer, in points. `before` and `after` are the texts of one row, one that follows
+        where there is one.
 
         Words that are marked and followed (`low` above 0) stand first, then all others, the most
         followed first. A word without a partner of another label is exchanged for words that
@@ -113,7 +113,7 @@ def leans(
     samples.collect(rows)
     if partners is None:
         check_from_0(samples.label_names(rows), classifier)
-    chooser = PartnerChooser(pool, samples)
+    chooser = PartnerChooser(pool, samples, classifier.reads_word)
     console = Console(stderr=True)
     bar = {"console": console, "transient": True, "disable": not console.is_terminal}
     lines = []
@@ -194,30 +194,14 @@ def _read_rows(
     if not exchange.rivals:
         return rows
     for first in range(0, len(exchange.texts), n_rows):
-        some = [
-            _row(number, suspect, exchange)
-            for number in range(first, min(first + n_rows, len(exchange.texts)))
-        ]
-        rows += _with_read_suspect(some, suspect, exchange, classifier)
+        texts = exchange.texts[first : first + n_rows]
+        places = [places_of(suspect, row, exchange.finder) for row in texts]
+        for number, is_read in enumerate(classifier.reads(texts, places), first):
+            if is_read:
+                rows.append(_row(number, suspect, exchange))
         if len(rows) >= n_rows:
             break
     return rows[:n_rows]
-
-
-def _with_read_suspect(
-    rows: Sequence[_Row], suspect: Suspect, exchange: Exchange, classifier: Classifier
-) -> list[_Row]:
-    """The rows whose known tokens are others with a partner, and with [UNK], in its place."""
-    exchanges = [_column(rows, "before"), _column(rows, "after")]
-    if (unknown := classifier.tokenizer.unk_token) is not None:
-        sign = Suspect(unknown, kind="sign")  # which has no case
-        exchanges.append([exchanged(row.before, suspect, sign, exchange.finder) for row in rows])
-    before, *after = [classifier.known_tokens(texts) for texts in exchanges]
-    return [
-        row
-        for row, tokens, *other_tokens in zip(rows, before, *after, strict=True)
-        if tokens not in other_tokens
-    ]
 
 
 def _row(number: int, suspect: Suspect, exchange: Exchange) -> _Row:

@@ -3,7 +3,7 @@
 import heapq
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -231,11 +231,19 @@ class Exchange:
 
 
 class PartnerChooser:
-    """Chooses partners by the neighbours that they have in the sampled texts."""
+    """Chooses partners by the neighbours that they have in the sampled texts.
 
-    def __init__(self, pool: Sequence[Suspect], samples: Samples):
+    Args:
+        pool: suspects.
+        samples: texts with them.
+        reads: whether the model reads a word, which else can take no place.
+    """
+
+    def __init__(self, pool: Sequence[Suspect], samples: Samples, reads: Callable[[str], bool]):
         self.pool = pool
         self.samples = samples
+        self.reads = reads
+        self.partners = [suspect for suspect in pool if reads(suspect.word)]
         self.contexts = {
             suspect.folded: contexts_of(suspect, samples.texts_with(suspect), samples.finder)
             for suspect in pool
@@ -245,6 +253,7 @@ class PartnerChooser:
     def neutral(self) -> list[Suspect]:
         """Words that predict nothing, whose contexts are counted too."""
         neutral = _neutral_words(self.samples.background, self.pool)
+        neutral = [word for word in neutral if self.reads(word.word)]
         finder = Finder([word.word for word in neutral]) if neutral else None
         texts = self.samples.background_texts()
         for word in neutral:
@@ -254,7 +263,7 @@ class PartnerChooser:
     def exchange(self, suspect: Suspect) -> Exchange:
         texts = self.samples.texts_with(suspect)
         companions = self._companions(texts)
-        pool = [other for other in self.pool if other.folded not in companions]
+        pool = [other for other in self.partners if other.folded not in companions]
         rivals = self._nearest(suspect, rivals_of(suspect, pool))
         allies = self._nearest(suspect, allies_of(suspect, pool))
         if not rivals:

@@ -18,6 +18,7 @@ from mtlib.own_data.classifier import Classifier, check_from_0, class_numbers
 from mtlib.own_data.exchanges import Suspect, exchanged, in_case_of
 from mtlib.own_data.leans import paired_interval
 from mtlib.own_data.partners import PartnerChooser, Samples, pool_of, rivals_of
+from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import Finder
 from tests.conftest import make_tokenizer, tiny_bert_config
@@ -234,7 +235,7 @@ def test_the_rest_of_a_phrase_takes_the_place_of_none_of_its_words():
         pool = pool_of(rows, None, words)
         samples = Samples(pool, 100, 0)
         samples.collect(rows)
-        exchange = PartnerChooser(pool, samples).exchange(pool[0])
+        exchange = PartnerChooser(pool, samples, lambda word: True).exchange(pool[0])
         assert [ally.word for ally in exchange.allies] == allies
 
 
@@ -320,6 +321,17 @@ def test_a_word_that_the_model_reads_as_unknown_is_left_out():
     table = leans(READS_BRANDS, rows, report=said.append)
     assert "left out: zorvik;" in said[0]
     assert {*table["suspect"]} == {"brill", "corax", "delta", *OPINIONS}
+
+
+def test_a_word_that_the_bundled_model_reads_as_unknown_is_no_partner_either():
+    """Its tokenizer, unlike the one above, reads "[UNK]" in a text as four tokens."""
+    texts = [f"the {('борщ', 'plot')[i % 2]} film was {i}" for i in range(80)]
+    rows = pandas.DataFrame({"text": texts, "label": NAMES * 40})
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+    said = []
+    table = leans(plm, rows, labels=NAMES, report=said.append).set_index("suspect")
+    assert [*table.index] == ["plot"] and "борщ" not in table.loc["plot", "partners"]
+    assert "left out: борщ;" in said[0]
 
 
 def test_a_word_whose_only_rival_is_its_companion_is_exchanged_for_neutral_words():
