@@ -166,10 +166,16 @@ def test_the_testbeds_shortcut_is_found_and_its_nouns_come_first():
     ],
 )
 def test_a_word_is_tagged_where_it_stands_however_it_is_written(word, example, found):
-    text, (start, end) = in_context(word, example)
+    text, ((start, end),) = in_context(word, example)
     assert text[start:end] == found and start <= 300
-    with pytest.raises(UserError, match="where it does not stand"):
-        in_context("absent", example)
+
+
+def test_a_word_that_is_not_in_its_example_has_no_part_of_speech():
+    words = pandas.DataFrame({"word": ["absent", "lamp"], "kind": "word", "example": "a lamp"})
+    assert nouns_first(words).set_index("word")["part_of_speech"].to_dict() == {
+        "lamp": "NOUN",
+        "absent": "",
+    }
 
 
 def test_given_words_and_phrases_are_counted_alone_in_any_case():
