@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from statistics import NormalDist
-from unittest.mock import patch
 
 import numpy as np
 import pandas
@@ -14,9 +13,8 @@ from hypothesis import strategies as st
 
 from mtlib.data.sources import load
 from mtlib.errors import UserError
-from mtlib.own_data import counts as counting
 from mtlib.own_data.conflicts import conflicts, pointed_labels
-from mtlib.own_data.counts import Corpus, Reader
+from mtlib.own_data.counts import Corpus, Reader, count
 from mtlib.own_data.parts_of_speech import in_context, nouns_first
 from mtlib.own_data.suspects import KINDS, suspects
 from mtlib.rows.folding import words_of
@@ -333,7 +331,6 @@ def test_kinds_beside_words_by_hand():
     )
 )
 def test_counts_are_those_of_a_plain_program(rows):
-    """Words and phrases of random texts, also across the blocks in which they are counted."""
     corpus = Corpus(Reader(("word", "phrase")))
     for text, label in rows:
         corpus.add((text,), label)
@@ -341,8 +338,7 @@ def test_counts_are_those_of_a_plain_program(rows):
     for number, (text, _) in enumerate(rows):
         for name in plain_names(text):
             expected[name].append(number)
-    with patch.multiple(counting, _BLOCK=3, _PART=4):
-        (counts,) = counting.count(corpus, ("word", "phrase"), 2)
+    (counts,) = count(corpus, ("word", "phrase"), 2)
     labels = [*corpus.labels]
     found = {}
     for name, by_label, first in zip(counts.names, counts.by_label, counts.first, strict=True):
