@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csc_array, hstack
@@ -298,7 +298,8 @@ def _joined(left: str, right: str) -> str:
 # --- with which labels ---
 
 
-class Counts(NamedTuple):
+@dataclass
+class Counts:
     """What stands in a column of texts, or in both, with its labels.
 
     Args:
@@ -316,6 +317,16 @@ class Counts(NamedTuple):
     parts: list[list[int]]
     by_label: np.ndarray
     first: np.ndarray
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The rows with each, `(names,)`."""
+        return self.by_label.sum(1)
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """The share of these with each label, `(names, labels)`."""
+        return self.by_label / np.maximum(self.rows, 1)[:, None]
 
 
 def count(corpus: Corpus, kinds: Sequence[str], min_count: int) -> list[Counts]:

@@ -136,8 +136,6 @@ def _report_words(words: Sequence[str], pointing: pandas.DataFrame, report: Repo
     if copies := pointing.attrs["copies"]:
         n_rows = pointing.attrs["rows"]
         report(f"{copies:,} of {n_rows:,} training rows are copies of others.")
-    if everywhere := pointing.attrs["everywhere"]:
-        report(f"in every row, where it tells nothing of labels: {', '.join(everywhere)}.")
     if words:
         listed = ", ".join(words[:_LISTED])
         if len(words) > _LISTED:

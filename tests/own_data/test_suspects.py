@@ -47,7 +47,6 @@ def test_z_by_hand():
         "threshold": threshold,
         "tested": 4,
         "above": 4,
-        "everywhere": [],
         "rows": 60,
         "copies": 56,
     }
