@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -235,19 +234,9 @@ def test_what_other_code_began_is_not_resumed(model, tmp_path, monkeypatch):
 
 def test_a_call_that_is_cut_off_while_it_saves_is_resumed(model, tmp_path, monkeypatch):
     given = {"out": tmp_path, **short(model, method="mask_tuning")}
-    replace, moved = Path.replace, []
-
-    def cut(path, target):
-        if path.parent.name == "result":
-            moved.append(path.name)
-            if len(moved) == 4:
-                raise KeyboardInterrupt
-        return replace(path, target)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Path, "replace", cut)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr("mtlib.own_data.results.ModelCard.save", lambda *_: 1 / 0)
         debias(rows(60), ["film"], **given)
-    assert {*moved[:3]} < {path.name for path in tmp_path.iterdir()}
     told = []
     debias(rows(60), ["film"], **given | {"report": told.append})
     assert told.count("it was finished here before.") == 2
@@ -416,13 +405,16 @@ def test_pairs(model, tmp_path):
         ),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["films", "plots"], "method": "fine_tuning"}, "not found in "),
-        ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
+        (
+            {"words": ["film"], "method": "hidden_cut"},
+            "hidden_cut does not read it.*mask_tuning",
+        ),
         (
             {"method": "deleted", "settings": {"alpha": 1}},
-            "deleted has no setting 'alpha'; methods .* mask_tuning",
+            "alpha is 1, but deleted does not read it; .* mask_tuning",
         ),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
-        ({"settings": {"masking": "known_shortcut"}}, "known_shortcut', which knows the testbed"),
+        ({"settings": {"masking": "known_shortcut"}}, "is no row of a training set of the testbed"),
         (
             {"method": "bias_product", "settings": {"bias": "overlap"}},
             "bias is 'overlap'; for these texts and labels expected one of bag_of_words",
