@@ -8,16 +8,18 @@ import numpy as np
 import pandas
 
 from mtlib.errors import UserError
-from mtlib.own_data.reading import is_dataset, label_feature, named_labels, texts_and_labels
+from mtlib.own_data.reading import label_feature, named_labels, texts_and_labels
 from mtlib.rows.folding import Finder, folded_word
 from mtlib.rows.forms import NOT_HIDDEN, kind_of
-from mtlib.rows.labels import known_labels, label_column, label_name
+from mtlib.rows.labels import label_name
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def conflicts(dataset: "Dataset", words: pandas.DataFrame) -> np.ndarray:
+def conflicts(
+    rows: "Dataset | pandas.DataFrame | Sequence[pandas.DataFrame]", words: pandas.DataFrame
+) -> np.ndarray:
     """True for the rows whose suspect words point to another label than their own, bool `(n,)`.
 
     Accuracy on these rows beside that on the others tells how much a classifier leans on the words,
@@ -25,13 +27,16 @@ def conflicts(dataset: "Dataset", words: pandas.DataFrame) -> np.ndarray:
     part of it that you distrust.
 
     Raises:
-        UserError: no `Dataset`; a row without a label; labels or words that do not fit one another.
+        UserError: no texts; a row without a label; labels or words that do not fit one another.
     """
     _check_table(words)
-    labels = _all_labels(dataset)
+    labels = [label for _, label in texts_and_labels(rows)]
+    if n_missing := labels.count(None):
+        raise UserError(f"{n_missing:,} of {len(labels):,} rows have no label; drop them.")
+    labels = named_labels(labels, label_feature(rows))
     _check_same_names(labels, words["label"])
     wrong = []
-    for pointed, label in zip(pointed_labels(dataset, words), labels, strict=True):
+    for pointed, label in zip(pointed_labels(rows, words), labels, strict=True):
         wrong.append(pointed is not None and label_name(pointed) != label_name(label))
     return np.array(wrong, dtype=bool)
 
@@ -98,22 +103,6 @@ def _check_table(words: object) -> None:
         f"words is {given}; expected a table that knows their labels: "
         "suspects(training rows, None, 1, words=...)"
     )
-
-
-def _all_labels(dataset: object) -> list:
-    """The labels of a dataset of which every row has one, by name where the classes have names."""
-    if not is_dataset(dataset):
-        kind = type(dataset).__name__
-        raise UserError(f"the rows are a {kind}; expected a Dataset, as read_table makes it.")
-    column = label_column(dataset.column_names)
-    if column is None:
-        columns = ", ".join(dataset.column_names)
-        raise UserError(f"the rows have no column label; they have {columns}.")
-    feature = label_feature(dataset)
-    labels = known_labels("the dataset", dataset.with_format(None)[column][:], feature)
-    if n_missing := labels.count(None):
-        raise UserError(f"{n_missing:,} of {len(labels):,} rows have no label; drop them.")
-    return named_labels(labels, feature)
 
 
 def _check_same_names(labels: Sequence[object], pointed: Iterable[object]) -> None:

@@ -1,7 +1,6 @@
 """Rows and lists of words as they come: a `Dataset`, a table, or several; a list, or a table."""
 
 import itertools
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -98,12 +97,8 @@ def _batches(rows: Rows) -> Iterator:
 
 
 def is_dataset(rows: object) -> bool:
-    """Whether these rows are a `Dataset`; none can be there where `datasets` is not yet imported.
-
-    Importing it takes a second, which a file of one's own does not need.
-    """
-    datasets = sys.modules.get("datasets")
-    return datasets is not None and isinstance(rows, datasets.Dataset)
+    """Whether these rows are a `Dataset`; to import `datasets` for that would take a second."""
+    return hasattr(rows, "features") and hasattr(rows, "column_names")
 
 
 def label_feature(rows: object) -> object:

@@ -462,7 +462,5 @@ def test_conflicts_need_labels_and_a_table_of_their_kind():
         conflicts(Dataset.from_dict({"text": ["acme"], "label": [0]}), table)
     with pytest.raises(UserError, match="words is a table with word; expected a table that knows"):
         conflicts(made_up(("acme", 0)), table[["word"]])
-    with pytest.raises(UserError, match="the rows are a DataFrame"):
-        conflicts(made_up(("acme", 0)).to_pandas(), table)
     with pytest.raises(UserError, match="can be read only once"):
         suspects(iter([made_up(("acme", 0)).to_pandas()]))
