@@ -1,6 +1,6 @@
 """Class probabilities of texts, by any sequence classifier that transformers reads."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -25,6 +25,7 @@ from mtlib.plm import SharedPLM
 from mtlib.rows.folding import fold
 from mtlib.tokens import text_reader
 
+_BATCH = 64  # texts that are read together
 _BLANK = "▁"  # SentencePiece's, before a word
 _NUMBERED = "LABEL_"  # how transformers names classes that nobody has named
 
@@ -38,14 +39,12 @@ class Classifier:
         tokenizer: the model's.
         labels: the names of its classes.
         length: texts are cut to so many tokens.
-        batch_size: texts that are read together.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     labels: list[str]
     length: int
-    batch_size: int
 
     @classmethod
     def of(
@@ -53,7 +52,6 @@ class Classifier:
         model: str | Path | SharedPLM,
         labels: Sequence[str] | None,
         max_length: int | None,
-        batch_size: int,
     ) -> "Classifier":
         if isinstance(model, SharedPLM):
             network, tokenizer = model.classifier, model.tokenizer
@@ -78,7 +76,7 @@ class Classifier:
             names = list(labels)
         length = max_length or max(DEFAULT_LENGTH, getattr(network.config, "trained_length", 0))
         length = min(length, tokenizer.model_max_length)
-        return cls(network, tokenizer, names, length, batch_size)
+        return cls(network, tokenizer, names, length)
 
     def __post_init__(self):
         self.reader = text_reader(self.tokenizer)
@@ -121,7 +119,7 @@ class Classifier:
     def probabilities(self, examples: Dataset) -> np.ndarray:
         """`(n, num_labels)` of encoded texts."""
         probabilities = np.empty((len(examples), len(self.labels)))
-        batches = batches_by_length(examples, self.collate, self.model.device, self.batch_size)
+        batches = batches_by_length(examples, self.collate, self.model.device, _BATCH)
         with evaluating(self.model):
             for rows, batch in batches:
                 inputs = {name: batch[name] for name in batch if name in self.inputs}
@@ -152,13 +150,6 @@ def class_numbers(labels: Iterable[str], classifier: Classifier) -> dict[str, in
     if unknown:
         raise _unknown(unknown[0], classifier)
     return numbers
-
-
-def check_from_0(labels: Collection[str], classifier: Classifier) -> None:
-    """Raise `UserError` where labels from 1 on would be taken for unnamed classes from 0 on."""
-    one_more = str(len(classifier.labels))
-    if not classifier.has_names and "0" not in labels and one_more in labels:
-        raise _unknown(one_more, classifier)
 
 
 def _unknown(label: str, classifier: Classifier) -> UserError:

@@ -1,9 +1,8 @@
 """Which suspect words may take the place of which: those in the most similar contexts."""
 
-import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -32,6 +31,7 @@ _LEAST_SIMILAR = 0.5  # of the similarity of the nearest partner
 _BACKGROUND = 5000  # texts among which words that predict nothing are looked for
 _NEUTRAL_WORDS = 200
 _LEAST_ROWS = 5  # of the background that hold a word that predicts nothing
+_KEY = bytes(8)  # of the hash that chooses rows
 _NEAR = 60  # characters on either side of a word in which its neighbours are looked for
 
 
@@ -45,8 +45,15 @@ def pool_of(
 ) -> list[Suspect]:
     """Words to ask about and words to exchange them for, each once."""
     marks = None if words is None else _marks(words)
+    tables = [suspects(rows) if partners is None else partners]  # the first that has it decides
+    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
+        tables.insert(0, words)
+    known = {folded_word(word) for table in tables for word in table["word"]}
+    unknown = [word for word in marks or () if word not in known]
+    if unknown := [word for word in unknown if kind_of(word) not in NOT_HIDDEN]:
+        tables.append(suspects(rows, None, 1, words=unknown))
     pool: dict[str, Suspect] = {}
-    for table in _tables(rows, words, partners, marks or ()):
+    for table in tables:
         for suspect in _suspects_of(table, marks):
             pool.setdefault(suspect.folded, suspect)
     for word, marked in (marks or {}).items():
@@ -56,28 +63,6 @@ def pool_of(
     if not exchangeable:
         raise UserError("no word of the rows predicts a label; name words to ask about.")
     return exchangeable
-
-
-def _tables(
-    rows: Rows,
-    words: Words | None,
-    partners: pandas.DataFrame | None,
-    asked: Collection[str],
-) -> Iterator[pandas.DataFrame]:
-    """Tables that say which labels words predict, in the order in which `pool_of` heeds them.
-
-    The first one that has a word decides.
-    """
-    known: set[str] = set()
-    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
-        known |= {*map(folded_word, words["word"])}
-        yield words
-    partners = suspects(rows) if partners is None else partners
-    known |= {*map(folded_word, partners["word"])}
-    yield partners
-    unknown = [word for word in asked if word not in known and kind_of(word) not in NOT_HIDDEN]
-    if unknown:
-        yield suspects(rows, None, 1, words=unknown)
 
 
 def _marks(words: Words) -> dict[str, bool]:
@@ -151,29 +136,26 @@ class _Sample:
     """So many values with the smallest keys, in whichever order they come; each key once."""
 
     size: int
-    values: dict[int, object] = field(default_factory=dict)
-    keys: list[int] = field(default_factory=list)  # negative, the largest key first
+    values: dict[int, object] = field(default_factory=dict)  # up to twice as many
 
     def add(self, key: int, value: object) -> None:
-        is_full = len(self.keys) == self.size
-        if key in self.values or (is_full and key > -self.keys[0]):
-            return
-        heapq.heappush(self.keys, -key)
-        self.values[key] = value
-        if is_full:
-            del self.values[-heapq.heappop(self.keys)]
+        self.values.setdefault(key, value)
+        if len(self.values) > 2 * self.size:
+            self.values = {key: self.values[key] for key in self._smallest()}
 
     def in_order(self) -> list:
-        return [self.values[key] for key in sorted(self.values)]
+        return [self.values[key] for key in self._smallest()]
+
+    def _smallest(self) -> list[int]:
+        return sorted(self.values)[: self.size]
 
 
 class Samples:
     """Texts in which each suspect stands, and texts of all rows."""
 
-    def __init__(self, pool: Sequence[Suspect], size: int, seed: int):
+    def __init__(self, pool: Sequence[Suspect], size: int):
         self.finder = Finder([suspect.word for suspect in pool])
         self.by_word = {suspect.folded: suspect for suspect in pool}
-        self.seed = seed.to_bytes(8, "little")
         self.with_suspect = {suspect.folded: _Sample(size) for suspect in pool}
         self.all_rows = _Sample(_BACKGROUND)
         self.labels: set[object] = set()
@@ -210,7 +192,7 @@ class Samples:
 
     def _key(self, texts: Texts) -> int:
         content = "\0".join(texts).encode("utf-8", "surrogatepass")
-        return int.from_bytes(blake2b(content, digest_size=8, key=self.seed).digest())
+        return int.from_bytes(blake2b(content, digest_size=8, key=_KEY).digest())
 
 
 # --- partners ---
