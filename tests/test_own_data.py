@@ -144,6 +144,7 @@ def test_lists_as_other_programs_save_them(tmp_path):
         ('word,mask,example\nacme,x,"a\u2028b\nc"\ngood,,a\x85b\x0cc\n', ["acme"]),
         (f"word,mask,example\nacme,x,{'long ' * 40_000}\n", ["acme"]),
         ('word,mask,example\nacme,x,"a\rb, c"\ngood,,a\rb\n', ["acme"]),
+        ("word,mask\nacme,x\ngood\n", ["acme"]),
         ("word,where,rows,label,share,base_rate,z\nacme,text,9,p,1,0.5,9\n", ["acme"]),
     ],
 )
@@ -156,10 +157,11 @@ def test_marks_are_read_as_they_were_made(tmp_path, content, words):
     ("content", "message"),
     [
         ("word,masks\nacme,x\n", "'masks' may be it"),
-        ("word,mask,Mask\nacme,x,\n", "has 2 columns called 'mask'"),
-        ("word,mask\nacme,maybe\n", "line 2 has the mark 'maybe'"),
-        ("word,mask\nacme,x\n,x\n", "line 3 is marked, but its word is missing"),
-        ("word,mask,rows\nacme,x\n", "line 2 has 2 values"),
+        ("word,mask\nacme,maybe\n", "row 2 has the mark 'maybe'"),
+        ("word,mask\nacme,x\n,x\n", "row 3 is marked, but its word is missing"),
+        ("word,mask,Mask\nacme,x,\n", "has two columns of one name"),
+        ("word,mask\nacme,x,9\n", "a row with more values"),
+        ('word,mask\n"acme,x\n', "cannot be read"),
     ],
 )
 def test_marks_that_cannot_be_told_are_refused(tmp_path, content, message):

@@ -58,11 +58,8 @@ def score(
 ) -> pandas.DataFrame:
     """A line for each set but the training set, part of its rows and arm.
 
-    Args:
-        predictions: of `predict_sets`.
-        sets: their labels are gold.
-        words: a table of `suspects`: which labels the words point to.
-        report: is told of an arm that gives nearly all rows one label.
+    `words` is a table of `suspects`: which labels the words point to. `report` is told of an arm
+    that has hardly learned.
     """
     lines = []
     for set_name, rows in sets.scored.items():
@@ -83,13 +80,7 @@ def score(
 def score_words(
     predictions: Predictions, sets: OwnSets, words: pandas.DataFrame
 ) -> pandas.DataFrame:
-    """A line for each word, set and arm: the rows in which the word points elsewhere.
-
-    Args:
-        predictions: of `predict_sets`.
-        sets: their labels are gold.
-        words: a table of `suspects`: which labels the words point to.
-    """
+    """A line for each word, set and arm: the rows in which the word points elsewhere."""
     lines = []
     conflicting = {name: _conflicting_rows(rows, words) for name, rows in sets.scored.items()}
     gold = {name: np.array(rows[LABEL]) for name, rows in sets.scored.items()}
