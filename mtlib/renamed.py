@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 
 # old modules, and those that have their names now
 _MODULES = {
-    "mtlib.runs.debias": ("mtlib.own_data",),
+    "mtlib.runs.debias": ("mtlib.own_data.debiasing", "mtlib.own_data.preparing"),
     "mtlib.suspect_words": (
         "mtlib.own_data.suspects",
         "mtlib.own_data.conflicts",

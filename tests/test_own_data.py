@@ -104,8 +104,7 @@ def test_train_from_csv_to_a_table(model, tmp_path):
     new["id"] = [f"0{number}" for number in range(59)] + [None]
     new.to_csv(tmp_path / "later.csv", index=False)
     columns = ["--text", "text", "--keep", "id"]
-    files = ["--out", answers, "--json", tmp_path / "answers.json"]
-    output = call("predict", tmp_path / "model", tmp_path / "later.csv", *columns, *files)
+    output = call("predict", tmp_path / "model", tmp_path / "later.csv", *columns, "--out", answers)
     assert "60 texts" in output
     table = pandas.read_csv(answers, dtype={"id": str})
     assert [*table] == ["text", "id", "answer", "p(bad)", "p(good)"]
@@ -114,7 +113,6 @@ def test_train_from_csv_to_a_table(model, tmp_path):
     assert table["text"].tolist() == texts.str.strip().tolist()
     assert (table["p(bad)"] + table["p(good)"]).to_numpy() == pytest.approx(1)
     assert ((table["p(good)"] > 0.5) == (table["answer"] == "good")).all()
-    assert json.loads((tmp_path / "answers.json").read_text())[3]["answer"] == table.answer[3]
 
 
 @pytest.mark.parametrize("content", ["", "word,mask\n"])
@@ -145,7 +143,8 @@ def test_lists_as_other_programs_save_them(tmp_path):
         ("word,mask\na,1.0\nb,NaN\nc,<NA>\nd,0.0\ne,None\nf,N/A\n", ["a"]),
         ('word,mask,example\nacme,x,"a\u2028b\nc"\ngood,,a\x85b\x0cc\n', ["acme"]),
         (f"word,mask,example\nacme,x,{'long ' * 40_000}\n", ["acme"]),
-        ('word,mask,example\nacme,x,"a\rb, c"\ngood,,"a\rb"\n', ["acme"]),
+        ('word,mask,example\nacme,x,"a\rb, c"\ngood,,a\rb\n', ["acme"]),
+        ("word,mask\nacme,x\ngood\n", ["acme"]),
         ("word,where,rows,label,share,base_rate,z\nacme,text,9,p,1,0.5,9\n", ["acme"]),
     ],
 )
@@ -158,10 +157,11 @@ def test_marks_are_read_as_they_were_made(tmp_path, content, words):
     ("content", "message"),
     [
         ("word,masks\nacme,x\n", "'masks' may be it"),
-        ("word,mask,Mask\nacme,x,\n", "has 2 columns called 'mask'"),
-        ("word,mask\nacme,maybe\n", "line 2 has the mark 'maybe'"),
-        ("word,mask\nacme,x\n,x\n", "line 3 is marked, but its word is missing"),
-        ("word,mask,rows\nacme,x\n", "line 2 has 2 values"),
+        ("word,mask\nacme,maybe\n", "row 2 has the mark 'maybe'"),
+        ("word,mask\nacme,x\n,x\n", "row 3 is marked, but its word is missing"),
+        ("word,mask,Mask\nacme,x,\n", "has two columns of one name"),
+        ("word,mask\nacme,x,9\n", "a row with more values"),
+        ('word,mask\n"acme,x\n', "cannot be read"),
     ],
 )
 def test_marks_that_cannot_be_told_are_refused(tmp_path, content, message):

@@ -56,7 +56,7 @@ def test_old_names_of_policies_models_and_transforms(plm):
 @pytest.mark.parametrize(
     ("old", "name", "new"),
     [
-        ("mtlib.runs.debias", "debias", "mtlib.own_data.debias"),
+        ("mtlib.runs.debias", "debias", "mtlib.own_data.debiasing.debias"),
         ("mtlib.suspect_words", "pointed_labels", "mtlib.own_data.conflicts.pointed_labels"),
         ("mtlib.suspect_words", "words_of", "mtlib.rows.folding.words_of"),
         ("mtlib.followed_words", "leans", "mtlib.own_data.leans.leans"),

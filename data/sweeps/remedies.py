@@ -24,12 +24,14 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from mtlib import own_data, read_table, suspects
+from mtlib import read_table, suspects
 from mtlib.encoding import each_token, predict, tokenise
 from mtlib.masking import GivenWords
 from mtlib.method import Stage
 from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, ObjectiveOutput
+from mtlib.own_data.preparing import prepare
+from mtlib.own_data.scoring import parts_of
 from mtlib.paths import DATA_DIR, TESTBED_DIR, write_atomically
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, with_column
@@ -201,9 +203,9 @@ class Experiment:
         self.data = data
         self.words = data.words
         self.seed = seed
-        self.sets = own_data.prepare(data.train, data.dev, None, lambda sentence: None)
+        self.sets = prepare(data.train, data.dev, None, lambda sentence: None)
         pointing = suspects(self.sets.train, None, 1, words=self.words)
-        conflicting = own_data.parts_of(self.sets.train, pointing)["conflicting"]
+        conflicting = parts_of(self.sets.train, pointing)["conflicting"]
         self.conflicting = conflicting  # (training rows,)
 
     def trained(

@@ -1,13 +1,12 @@
 """`leans`: which words of a person's own file a trained classifier follows."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mtlib.cli.own_data import File, Label, Text, read_marks
-from mtlib.cli.terminal import JsonFile, check_outputs, print_line, print_table, write_json
+from mtlib.cli.terminal import check_outputs, print_line, print_table
 from mtlib.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ def leans(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write the table to this new CSV file")] = None,
     figure: Annotated[Path | None, typer.Option(help="draw it into this new PNG file")] = None,
-    json_file: JsonFile = None,
 ) -> None:
     """Which words a trained classifier follows, in your own data.
 
@@ -57,7 +55,7 @@ def leans(
     from mtlib.data.tables import TableFile
     from mtlib.own_data.leans import leans as ask  # loads torch
 
-    check_outputs(out=out, figure=figure, json=json_file)
+    check_outputs(out=out, figure=figure)
     if figure is not None:
         _check_figure(figure)
     table_file = TableFile(file, text, label)
@@ -79,7 +77,6 @@ def leans(
     if out is not None:
         table.round(2).to_csv(out, index=False)
         print_line(f"written: {out}")
-    write_json(json_file, json.loads(table.to_json(orient="records")))
     if figure is not None:
         _draw(table, figure)
 

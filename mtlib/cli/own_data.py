@@ -3,10 +3,8 @@
 And the list in which the person marks them.
 """
 
-import csv
 import io
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -161,73 +159,60 @@ def read_words(file: Path) -> list[str]:
 
 def read_marks(file: Path) -> list[tuple[str, bool]]:
     """The words of a list, and whether each is marked; see `read_words`."""
-    with open(file, encoding="utf-8-sig", errors="strict") as lines:
-        try:
-            phrases = [line.strip() for line in lines]
-        except UnicodeDecodeError as error:
-            message = f"{file} is not in UTF-8 ({error.reason}); save it as UTF-8."
-            raise UserError(message) from error
-    phrases = [phrase for phrase in phrases if phrase]
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not in UTF-8 ({error.reason}); save it as UTF-8.") from error
+    lines = [line.strip() for line in io.StringIO(text, newline=None)]
+    phrases = [line for line in lines if line]
     is_table = file.suffix.lower() in (".csv", ".tsv")
-    separator = _separator(phrases[0] if phrases else "", is_table)
-    if separator:
-        return _marks_of_table(file, separator)
+    header = phrases[0].lower() if phrases else ""
+    for separator in ",;\t":
+        names = [name.strip(' "') for name in header.split(separator)]
+        if "word" in names and (is_table or len(names) > 1):
+            return _marks_of_table(file, text, separator)
     # the lines of a CSV without the column `word` are no phrases
     return [] if is_table else [(phrase, True) for phrase in phrases]
 
 
-def _separator(header: str, is_table: bool) -> str:
-    """What separates the columns of a list of words; "" where it is no table."""
-    for separator in ",;\t":
-        names = [
-            name.strip().lower() for name in next(csv.reader([header], delimiter=separator), [])
-        ]
-        if "word" in names and (is_table or len(names) > 1):
-            return separator
-    return ""
+def _marks_of_table(file: Path, text: str, separator: str) -> list[tuple[str, bool]]:
+    import pandas
 
-
-def _marks_of_table(file: Path, separator: str) -> list[tuple[str, bool]]:
-    from mtlib.data import delimited
     from mtlib.own_data.reading import is_marked
-    from mtlib.rows.cells import column_positions
 
-    open_file = partial(_lower_header, file)
     try:
-        quoted = delimited.is_quoted(open_file, separator)
-        header, *rows = delimited.read_rows(open_file, separator, quoted)
-    except delimited.Malformed as error:
+        table = pandas.read_csv(
+            io.StringIO(text, newline=""),
+            sep=separator,
+            dtype=str,
+            keep_default_na=False,
+            lineterminator="\n",
+        ).fillna("")
+    except ValueError as error:
         raise UserError(f"{file} cannot be read: {error}.") from error
-    word = delimited.find_columns(header.values, ["word"], str(file))[0]
-    if not column_positions(header.values, "mask"):
-        _check_columns(header.values, file)
-        words = [row.values[word].strip() for row in rows]
-        return [(text, True) for text in words if text]
-    mask = delimited.find_columns(header.values, ["mask"], str(file))[0]
+    if not isinstance(table.index, pandas.RangeIndex):  # pandas takes what is too much for names
+        raise UserError(f"{file} has a row with more values than the first line has columns.")
+    table.columns = [str(name).strip().lower() for name in table]
+    if not table.columns.is_unique:
+        raise UserError(f"{file} has two columns of one name; rename all but one.")
+    words = table["word"].str.strip()
+    if "mask" not in table:
+        _check_columns(table, file)
+        return [(word, True) for word in words if word]
     marks = []
-    for row in rows:
-        text = row.values[word].strip()
-        marked = is_marked(row.values[mask], f"{file}, line {row.line:,}")
-        if marked and not text:
-            raise UserError(
-                f"{file}, line {row.line:,} is marked, but its word is missing; add it."
-            )
-        if text:
-            marks.append((text, marked))
+    for number, (word, mark) in enumerate(zip(words, table["mask"], strict=True), 2):
+        marked = is_marked(mark, f"{file}, row {number:,}")
+        if marked and not word:
+            raise UserError(f"{file}, row {number:,} is marked, but its word is missing; add it.")
+        if word:
+            marks.append((word, marked))
     return marks
-
-
-def _lower_header(file: Path) -> io.BytesIO:
-    """A file's bytes; the names of its columns, in the first line, in lower case."""
-    header, end, rest = file.read_bytes().partition(b"\n")
-    return io.BytesIO(header.lower() + end + rest)
 
 
 def _check_columns(names: Iterable[str], file: Path) -> None:
     """Refuse columns that are not known, since they may hold the marks."""
     for name in names:
-        known = name.strip() in _KNOWN_COLUMNS or name.strip().startswith("unnamed")
-        if not known:
+        if name not in _KNOWN_COLUMNS and not name.startswith("unnamed"):
             raise UserError(
                 f"{file} has no column mask, and {name!r} may be it; rename it to mask if it holds "
                 "the marks, or remove it if all words are meant."

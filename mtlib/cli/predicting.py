@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtlib.cli.own_data import File, MaskWords, Text, read_words
-from mtlib.cli.terminal import JsonFile, check_outputs, print_line, print_table, write_json
+from mtlib.cli.terminal import check_new, print_line, print_table
 from mtlib.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ def predict(
         typer.Option(help="a column of the file to write too, such as an id; repeatable"),
     ] = None,
     mask_words: MaskWords = None,
-    json: JsonFile = None,
 ) -> None:
     """Label the texts of a file, with the probability of each label.
 
@@ -34,7 +33,8 @@ def predict(
         python -m mtlib predict build/model data/example/conflicting.csv \\
             --text review --out build/answers.csv
     """
-    check_outputs(out=out, json=json)
+    if out is not None:
+        check_new(out)
     words = read_words(mask_words) if mask_words else ()
     table = _answers(model, file, text, words, keep or [])
     counts = table["answer"].value_counts().sort_index()
@@ -42,7 +42,6 @@ def predict(
     if out is not None:
         table.to_csv(out, index=False)
         print_line(f"written: {out}")
-    write_json(json, table.to_dict("records"))
 
 
 def _answers(

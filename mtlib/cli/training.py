@@ -254,10 +254,6 @@ def train(
     alone: Annotated[
         bool, typer.Option("--alone", help="the method without fine-tuning beside it")
     ] = False,
-    keep: Annotated[
-        bool,
-        typer.Option("--keep/--no-keep", help="keep the fine-tuned model, in fine_tuning below it"),
-    ] = True,
     **training,
 ) -> None:
     """Train on your own data with words hidden, beside fine-tuning.
@@ -288,7 +284,6 @@ def train(
         dev=_read(dev, text, label) if dev else None,
         settings=named_values(setting or [], "--set", "alpha=0.3"),
         alone=alone,
-        keep=keep,
         report=print_line,
         **training,
     )

@@ -1,6 +1,6 @@
 """Class probabilities of texts, by any sequence classifier that transformers reads."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -11,6 +11,7 @@ from datasets import Dataset
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    BatchEncoding,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -19,11 +20,12 @@ from mtlib.checkpoints import load_config, load_model, load_pretrained
 from mtlib.contexts import evaluating
 from mtlib.encoding import DEFAULT_LENGTH, Collator, batches_by_length
 from mtlib.errors import UserError
-from mtlib.own_data.exchanges import Texts
+from mtlib.own_data.exchanges import Place, Texts
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import fold
 from mtlib.tokens import text_reader
 
+_BATCH = 64  # texts that are read together
 _BLANK = "▁"  # SentencePiece's, before a word
 _NUMBERED = "LABEL_"  # how transformers names classes that nobody has named
 
@@ -37,14 +39,12 @@ class Classifier:
         tokenizer: the model's.
         labels: the names of its classes.
         length: texts are cut to so many tokens.
-        batch_size: texts that are read together.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     labels: list[str]
     length: int
-    batch_size: int
 
     @classmethod
     def of(
@@ -52,7 +52,6 @@ class Classifier:
         model: str | Path | SharedPLM,
         labels: Sequence[str] | None,
         max_length: int | None,
-        batch_size: int,
     ) -> "Classifier":
         if isinstance(model, SharedPLM):
             network, tokenizer = model.classifier, model.tokenizer
@@ -61,6 +60,11 @@ class Classifier:
             tokenizer = load_pretrained(AutoTokenizer, name)
             config = load_config(name, {}, {})
             network = load_model(AutoModelForSequenceClassification, name, config, {})
+        if not tokenizer.is_fast:
+            raise UserError(
+                f"{type(tokenizer).__name__} does not say which characters a token stands for; "
+                "take a model with a fast tokenizer."
+            )
         if torch.cuda.is_available():
             network.to("cuda")
         if tokenizer.pad_token is None:  # GPT-2's
@@ -72,7 +76,7 @@ class Classifier:
             names = list(labels)
         length = max_length or max(DEFAULT_LENGTH, getattr(network.config, "trained_length", 0))
         length = min(length, tokenizer.model_max_length)
-        return cls(network, tokenizer, names, length, batch_size)
+        return cls(network, tokenizer, names, length)
 
     def __post_init__(self):
         self.reader = text_reader(self.tokenizer)
@@ -86,21 +90,36 @@ class Classifier:
 
     def encode(self, texts: Sequence[Texts]) -> Dataset:
         """The model's inputs of each row."""
-        columns = [list(column) for column in zip(*texts, strict=True)]
-        encoded = self.reader(*columns, truncation=True, max_length=self.length)
-        return Dataset.from_dict(dict(encoded))
+        return Dataset.from_dict(dict(self._encoded(texts)))
 
-    def known_tokens(self, texts: Sequence[Texts]) -> list[list[int]]:
-        """The tokens of each row but [UNK] and the blank before it, where that is a token."""
-        unknown = {self.tokenizer.unk_token_id, self.tokenizer.convert_tokens_to_ids(_BLANK)}
-        input_ids = self.encode(texts)["input_ids"]
-        return [[token for token in tokens if token not in unknown] for tokens in input_ids]
+    def reads(self, texts: Sequence[Texts], places: Sequence[Iterable[Place]]) -> list[bool]:
+        """Of each row, whether it reads a character of these places: not cut off, nor [UNK]."""
+        encoded = self._encoded(texts)
+        unread = {self.tokenizer.unk_token_id, self.tokenizer.convert_tokens_to_ids(_BLANK)}
+        are_read = []
+        for row, places_of_row in enumerate(places):
+            tokens = {
+                encoded.char_to_token(row, sign, column)
+                for column, start, end in places_of_row
+                for sign in range(start, end)
+            }
+            numbers = {encoded["input_ids"][row][token] for token in tokens - {None}}
+            are_read.append(bool(numbers - unread))
+        return are_read
+
+    def reads_word(self, word: str) -> bool:
+        """Whether any of it is another token than [UNK]."""
+        return self.reads([(word,)], [[Place(0, 0, len(word))]])[0]
+
+    def _encoded(self, texts: Sequence[Texts]) -> BatchEncoding:
+        columns = [list(column) for column in zip(*texts, strict=True)]
+        return self.reader(*columns, truncation=True, max_length=self.length)
 
     @torch.inference_mode()
     def probabilities(self, examples: Dataset) -> np.ndarray:
         """`(n, num_labels)` of encoded texts."""
         probabilities = np.empty((len(examples), len(self.labels)))
-        batches = batches_by_length(examples, self.collate, self.model.device, self.batch_size)
+        batches = batches_by_length(examples, self.collate, self.model.device, _BATCH)
         with evaluating(self.model):
             for rows, batch in batches:
                 inputs = {name: batch[name] for name in batch if name in self.inputs}
@@ -131,13 +150,6 @@ def class_numbers(labels: Iterable[str], classifier: Classifier) -> dict[str, in
     if unknown:
         raise _unknown(unknown[0], classifier)
     return numbers
-
-
-def check_from_0(labels: Collection[str], classifier: Classifier) -> None:
-    """Raise `UserError` where labels from 1 on would be taken for unnamed classes from 0 on."""
-    one_more = str(len(classifier.labels))
-    if not classifier.has_names and "0" not in labels and one_more in labels:
-        raise _unknown(one_more, classifier)
 
 
 def _unknown(label: str, classifier: Classifier) -> UserError:

@@ -1,22 +1,25 @@
 """The rows on which suspect words point the wrong way."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas
 
 from mtlib.errors import UserError
-from mtlib.own_data.reading import is_dataset, label_feature, named_labels, texts_and_labels
+from mtlib.own_data.reading import label_feature, named_labels, texts_and_labels
 from mtlib.rows.folding import Finder, folded_word
-from mtlib.rows.labels import known_labels, label_column
+from mtlib.rows.forms import NOT_HIDDEN, kind_of
+from mtlib.rows.labels import label_name
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def conflicts(dataset: "Dataset", words: pandas.DataFrame) -> np.ndarray:
+def conflicts(
+    rows: "Dataset | pandas.DataFrame | Sequence[pandas.DataFrame]", words: pandas.DataFrame
+) -> np.ndarray:
     """True for the rows whose suspect words point to another label than their own, bool `(n,)`.
 
     Accuracy on these rows beside that on the others tells how much a classifier leans on the words,
@@ -24,14 +27,17 @@ def conflicts(dataset: "Dataset", words: pandas.DataFrame) -> np.ndarray:
     part of it that you distrust.
 
     Raises:
-        UserError: no `Dataset`; a row without a label; labels or words that do not fit one another.
+        UserError: no texts; a row without a label; labels or words that do not fit one another.
     """
     _check_table(words)
-    labels = _all_labels(dataset)
+    labels = [label for _, label in texts_and_labels(rows)]
+    if n_missing := labels.count(None):
+        raise UserError(f"{n_missing:,} of {len(labels):,} rows have no label; drop them.")
+    labels = named_labels(labels, label_feature(rows))
     _check_same_names(labels, words["label"])
     wrong = []
-    for pointed, label in zip(pointed_labels(dataset, words), labels, strict=True):
-        wrong.append(pointed is not None and str(pointed) != str(label))
+    for pointed, label in zip(pointed_labels(rows, words), labels, strict=True):
+        wrong.append(pointed is not None and label_name(pointed) != label_name(label))
     return np.array(wrong, dtype=bool)
 
 
@@ -42,19 +48,40 @@ def pointed_labels(rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.D
 
     `words` is a table of `suspects`, or the part of it that you distrust.
     """
-    by_feature: dict[tuple, list] = defaultdict(list)
-    for line in words.itertuples():
-        by_feature[folded_word(line.word), line.where].append((line.label, line.z))
-    finder = Finder(words["word"])
     pointed = []
-    for texts, _ in texts_and_labels(rows):
+    for by_word in votes_of_words(rows, words):
         votes: Counter = Counter()
+        for votes_of_word in by_word.values():
+            votes.update(votes_of_word)
+        pointed.append(most_voted(votes))
+    return pointed
+
+
+def votes_of_words(
+    rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.DataFrame
+) -> Iterator[dict[str, Counter]]:
+    """The votes of the suspect words of each row: z by label, by folded word.
+
+    Capitals and length stand in no place of a text and have no vote.
+    """
+    by_place: dict[tuple, list] = defaultdict(list)
+    words = words[~words["word"].map(kind_of).isin(NOT_HIDDEN)]
+    for line in words.itertuples():
+        for where in line.where.split(", "):  # the command names a word once, with all places
+            by_place[folded_word(line.word), where].append((line.label, line.z))
+    finder = Finder(words["word"])
+    for texts, _ in texts_and_labels(rows):
+        votes: dict[str, Counter] = defaultdict(Counter)
         for where, found in _found(texts, finder):
             for word in found:
-                for label, z in by_feature.get((word, where), ()):
-                    votes[label] += z
-        pointed.append(max(votes, key=votes.__getitem__) if votes else None)
-    return pointed
+                for label, z in by_place.get((word, where), ()):
+                    votes[word][label] += z
+        yield votes
+
+
+def most_voted(votes: Counter) -> object:
+    """The label with the most votes, None where there is no vote."""
+    return max(votes, key=votes.__getitem__) if votes else None
 
 
 def _found(texts: Sequence[str], finder: Finder) -> list[tuple[str, set[str]]]:
@@ -76,22 +103,6 @@ def _check_table(words: object) -> None:
         f"words is {given}; expected a table that knows their labels: "
         "suspects(training rows, None, 1, words=...)"
     )
-
-
-def _all_labels(dataset: object) -> list:
-    """The labels of a dataset of which every row has one, by name where the classes have names."""
-    if not is_dataset(dataset):
-        kind = type(dataset).__name__
-        raise UserError(f"the rows are a {kind}; expected a Dataset, as read_table makes it.")
-    column = label_column(dataset.column_names)
-    if column is None:
-        columns = ", ".join(dataset.column_names)
-        raise UserError(f"the rows have no column label; they have {columns}.")
-    feature = label_feature(dataset)
-    labels = known_labels("the dataset", dataset.with_format(None)[column][:], feature)
-    if n_missing := labels.count(None):
-        raise UserError(f"{n_missing:,} of {len(labels):,} rows have no label; drop them.")
-    return named_labels(labels, feature)
 
 
 def _check_same_names(labels: Sequence[object], pointed: Iterable[object]) -> None:

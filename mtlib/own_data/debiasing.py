@@ -12,7 +12,7 @@ from datasets import Dataset
 from mtlib.errors import UserError
 from mtlib.own_data.preparing import OwnSets, Report, prepare
 from mtlib.own_data.reading import Words, listed_words
-from mtlib.own_data.results import Debiased, is_begun, model_card, save
+from mtlib.own_data.results import Debiased, model_card, save
 from mtlib.own_data.scoring import leans_of_words, predict_sets, score, score_words
 from mtlib.own_data.suspects import suspects
 from mtlib.own_data.training import (
@@ -42,7 +42,6 @@ def debias(
     method: str | None = None,
     settings: Mapping[str, object] | None = None,
     alone: bool = False,
-    keep: bool = True,
     report: Report = print,
     **training,
 ) -> Debiased:
@@ -70,7 +69,6 @@ def debias(
             (data/README.md compares recipes), "fine_tuning" without.
         settings: of the method, such as `{"alpha": 0.3}`.
         alone: without fine-tuning beside it, in half the time or less.
-        keep: keep the fine-tuned model.
         report: is told, a sentence at a time, what was found in the data.
         training: settings of `OwnTraining`.
 
@@ -88,7 +86,7 @@ def debias(
     words = _given_words(words)
     if method is None:
         method = _default_method(words, report)
-    make_writable(out, empty=not is_begun(out))
+    make_writable(out, empty=not (out / ".work").exists())
     arms = arms_of(method, words, settings, training, alone)
     quiet_libraries()
     sets = prepare(train, dev, tests, report)
@@ -110,7 +108,7 @@ def debias(
             by_word = by_word.merge(leaned, how="left")
         baseline = models[BASELINE] if method != BASELINE and BASELINE in models else None
         result = Debiased(models[method], table, pointing, by_word, baseline)
-        save(result, model_card(method, arms[method], words, result), out, keep)
+        save(result, model_card(method, arms[method], words, result), out)
     return result
 
 
@@ -144,8 +142,6 @@ def _report_words(words: Sequence[str], pointing: pandas.DataFrame, report: Repo
     if copies := pointing.attrs["copies"]:
         n_rows = pointing.attrs["rows"]
         report(f"{copies:,} of {n_rows:,} training rows are copies of others.")
-    if everywhere := pointing.attrs["everywhere"]:
-        report(f"in every row, where it tells nothing of labels: {', '.join(everywhere)}.")
     if words:
         listed = ", ".join(words[:_LISTED])
         if len(words) > _LISTED:

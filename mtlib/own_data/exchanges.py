@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mtlib.rows.folding import Finder, Found, folded_word
 from mtlib.rows.forms import address_form
@@ -65,6 +66,23 @@ def columns_of(suspect: Suspect, texts: Texts) -> tuple[int, ...]:
     """The texts of a row in which it is exchanged; of a row with a single text that one."""
     columns = _IN_COLUMNS[suspect.where]
     return columns if max(columns) < len(texts) else (0,)
+
+
+class Place(NamedTuple):
+    """A place in the texts of a row: in which text, and its characters there."""
+
+    column: int
+    start: int
+    end: int
+
+
+def places_of(suspect: Suspect, texts: Texts, finder: Finder) -> list[Place]:
+    """Where in the texts of a row it is exchanged."""
+    return [
+        Place(column, found.start, found.end)
+        for column in columns_of(suspect, texts)
+        for found in suspect.places(texts[column], finder)
+    ]
 
 
 def exchanged(texts: Texts, suspect: Suspect, partner: Suspect, finder: Finder) -> Texts:

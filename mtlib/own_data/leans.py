@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binomtest
 
-from mtlib.own_data.classifier import Classifier, check_from_0, class_numbers
-from mtlib.own_data.exchanges import Suspect, Texts, exchanged
+from mtlib.own_data.classifier import Classifier, class_numbers
+from mtlib.own_data.exchanges import Suspect, Texts, exchanged, places_of
 from mtlib.own_data.partners import Exchange, PartnerChooser, Samples, pool_of
 from mtlib.plm import SharedPLM
 
@@ -52,8 +52,6 @@ def leans(
     n_rows: int = 40,
     labels: Sequence[str] | None = None,
     max_length: int | None = None,
-    batch_size: int = 64,
-    seed: int = 0,
     report: Callable[[str], None] = print,
 ) -> pandas.DataFrame:
     """How often a classifier's answer follows each suspect word, most followed first.
@@ -81,21 +79,19 @@ def leans(
         labels: the names of the model's classes by number, where its configuration lacks them.
         max_length: texts are cut to so many tokens; by default to 128, or to more where the model
             was trained on longer ones by this package.
-        batch_size: texts that go through the model together.
-        seed: chooses other rows.
         report: called with a sentence on what was left out, or exchanged in another way.
 
     Returns:
         A table with a line for each word: `suspect`, `kind`, `where` (in pairs alone; "either" for
         a given word that predicts nothing), the `label` that it predicts ("": none), `marked`, the
-        number of `rows`, and its `partners`, at most three: suspects of the same kind and of
-        another label in the most similar contexts, none of which stands in most of its texts. Then
-        in per cent of these rows: `follows`, the answer becomes the partner's label; `control`, the
-        answer changes when the word is exchanged for suspects of its own label (0 where there are
-        none); `leans`, the difference, with its 95 % interval over rows, `low` to `high`
-        (Newcombe's for paired shares); `change`, the mean change of the probability of the answer,
-        in points. `before` and `after` are the texts of one row, one that follows where there is
-        one.
+        number of `rows`, and its `partners`, at most three that the model reads: suspects of the
+        same kind and of another label in the most similar contexts, none of which stands in most of
+        its texts. Then in per cent of these rows: `follows`, the answer becomes the partner's
+        label; `control`, the answer changes when the word is exchanged for suspects of its own
+        label (0 where there are none); `leans`, the difference, with its 95 % interval over rows,
+        `low` to `high` (Newcombe's for paired shares); `change`, the mean change of the probability
+        of the answer, in points. `before` and `after` are the texts of one row, one that follows
+        where there is one.
 
         Words that are marked and followed (`low` above 0) stand first, then all others, the most
         followed first. A word without a partner of another label is exchanged for words that
@@ -105,15 +101,15 @@ def leans(
         UserError: no such model, or one without a trained classifier; labels that are not those of
             the model; no column of texts; none of the words stands in a text.
     """
-    classifier = Classifier.of(model, labels, max_length, batch_size)
+    classifier = Classifier.of(model, labels, max_length)
     pool = pool_of(rows, words, partners)
     numbers = class_numbers({label for suspect in pool for label in suspect.labels}, classifier)
     asked = [suspect for suspect in pool if suspect.asked]
-    samples = Samples(pool, max(_SAMPLE, 2 * n_rows), seed)
+    samples = Samples(pool, max(_SAMPLE, 2 * n_rows))
     samples.collect(rows)
     if partners is None:
-        check_from_0(samples.label_names(rows), classifier)
-    chooser = PartnerChooser(pool, samples)
+        class_numbers(samples.label_names(rows), classifier)
+    chooser = PartnerChooser(pool, samples, classifier.reads_word)
     console = Console(stderr=True)
     bar = {"console": console, "transient": True, "disable": not console.is_terminal}
     lines = []
@@ -135,10 +131,8 @@ def leans(
     return _sorted(table)
 
 
-def paired_interval(
-    first: np.ndarray, second: np.ndarray, level: float = 0.95
-) -> tuple[float, float]:
-    """The interval of a difference of two shares of the same rows, as shares.
+def paired_interval(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """The 95 % interval of a difference of two shares of the same rows, as shares.
 
     Newcombe's (1998, "Improved confidence intervals for the difference between binomial
     proportions based on paired data", method 10): Wilson's intervals of both shares, joined by
@@ -146,12 +140,11 @@ def paired_interval(
 
     Args:
         first, second: for each row whether it counts, bool `(n,)`.
-        level: of confidence.
     """
     n = len(first)
     p, q = first.mean(), second.mean()
-    p_low, p_high = _wilson(first, level)
-    q_low, q_high = _wilson(second, level)
+    p_low, p_high = _wilson(first)
+    q_low, q_high = _wilson(second)
     both = int((first & second).sum())
     neither = int((~first & ~second).sum())
     product = both * neither - int((first & ~second).sum()) * int((~first & second).sum())
@@ -164,8 +157,8 @@ def paired_interval(
     return float(p - q - below), float(p - q + above)
 
 
-def _wilson(values: np.ndarray, level: float) -> tuple[float, float]:
-    interval = binomtest(int(values.sum()), len(values)).proportion_ci(level, method="wilson")
+def _wilson(values: np.ndarray) -> tuple[float, float]:
+    interval = binomtest(int(values.sum()), len(values)).proportion_ci(method="wilson")
     return interval.low, interval.high
 
 
@@ -194,30 +187,14 @@ def _read_rows(
     if not exchange.rivals:
         return rows
     for first in range(0, len(exchange.texts), n_rows):
-        some = [
-            _row(number, suspect, exchange)
-            for number in range(first, min(first + n_rows, len(exchange.texts)))
-        ]
-        rows += _with_read_suspect(some, suspect, exchange, classifier)
+        texts = exchange.texts[first : first + n_rows]
+        places = [places_of(suspect, row, exchange.finder) for row in texts]
+        for number, is_read in enumerate(classifier.reads(texts, places), first):
+            if is_read:
+                rows.append(_row(number, suspect, exchange))
         if len(rows) >= n_rows:
             break
     return rows[:n_rows]
-
-
-def _with_read_suspect(
-    rows: Sequence[_Row], suspect: Suspect, exchange: Exchange, classifier: Classifier
-) -> list[_Row]:
-    """The rows whose known tokens are others with a partner, and with [UNK], in its place."""
-    exchanges = [_column(rows, "before"), _column(rows, "after")]
-    if (unknown := classifier.tokenizer.unk_token) is not None:
-        sign = Suspect(unknown, kind="sign")  # which has no case
-        exchanges.append([exchanged(row.before, suspect, sign, exchange.finder) for row in rows])
-    before, *after = [classifier.known_tokens(texts) for texts in exchanges]
-    return [
-        row
-        for row, tokens, *other_tokens in zip(rows, before, *after, strict=True)
-        if tokens not in other_tokens
-    ]
 
 
 def _row(number: int, suspect: Suspect, exchange: Exchange) -> _Row:
@@ -238,15 +215,7 @@ def _line(
     classifier: Classifier,
     numbers: Mapping[str, int],
 ) -> dict:
-    """The line of a suspect.
-
-    Args:
-        suspect: the word that is exchanged.
-        exchange: its partners.
-        rows: in which the model reads it.
-        classifier: whose answers may follow it.
-        numbers: the number of its class for each label.
-    """
+    """The line of a suspect, from the rows in which the model reads it."""
     texts = [text for name in ("before", "after", "control") for text in _column(rows, name)]
     probabilities = classifier.probabilities(classifier.encode(texts))
     before, after, control = probabilities.reshape(3, len(rows), -1)  # (rows, num_labels) each

@@ -1,9 +1,8 @@
 """Which suspect words may take the place of which: those in the most similar contexts."""
 
-import heapq
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -24,6 +23,7 @@ from mtlib.own_data.reading import (
 from mtlib.own_data.suspects import suspects
 from mtlib.rows.folding import Finder, folded_word, words_of
 from mtlib.rows.forms import NOT_HIDDEN, kind_of
+from mtlib.rows.labels import label_name
 
 _MOST_PARTNERS = 3
 _COMPANION = 0.75  # of the texts of a word: what stands in these beside it cannot take its place
@@ -31,6 +31,7 @@ _LEAST_SIMILAR = 0.5  # of the similarity of the nearest partner
 _BACKGROUND = 5000  # texts among which words that predict nothing are looked for
 _NEUTRAL_WORDS = 200
 _LEAST_ROWS = 5  # of the background that hold a word that predicts nothing
+_KEY = bytes(8)  # of the hash that chooses rows
 _NEAR = 60  # characters on either side of a word in which its neighbours are looked for
 
 
@@ -44,8 +45,15 @@ def pool_of(
 ) -> list[Suspect]:
     """Words to ask about and words to exchange them for, each once."""
     marks = None if words is None else _marks(words)
+    tables = [suspects(rows) if partners is None else partners]  # the first that has it decides
+    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
+        tables.insert(0, words)
+    known = {folded_word(word) for table in tables for word in table["word"]}
+    unknown = [word for word in marks or () if word not in known]
+    if unknown := [word for word in unknown if kind_of(word) not in NOT_HIDDEN]:
+        tables.append(suspects(rows, None, 1, words=unknown))
     pool: dict[str, Suspect] = {}
-    for table in _tables(rows, words, partners, marks or ()):
+    for table in tables:
         for suspect in _suspects_of(table, marks):
             pool.setdefault(suspect.folded, suspect)
     for word, marked in (marks or {}).items():
@@ -55,28 +63,6 @@ def pool_of(
     if not exchangeable:
         raise UserError("no word of the rows predicts a label; name words to ask about.")
     return exchangeable
-
-
-def _tables(
-    rows: Rows,
-    words: Words | None,
-    partners: pandas.DataFrame | None,
-    asked: Collection[str],
-) -> Iterator[pandas.DataFrame]:
-    """Tables that say which labels words predict, in the order in which `pool_of` heeds them.
-
-    The first one that has a word decides.
-    """
-    known: set[str] = set()
-    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
-        known |= {*map(folded_word, words["word"])}
-        yield words
-    partners = suspects(rows) if partners is None else partners
-    known |= {*map(folded_word, partners["word"])}
-    yield partners
-    unknown = [word for word in asked if word not in known and kind_of(word) not in NOT_HIDDEN]
-    if unknown:
-        yield suspects(rows, None, 1, words=unknown)
 
 
 def _marks(words: Words) -> dict[str, bool]:
@@ -106,7 +92,7 @@ def _suspects_of(table: pandas.DataFrame, marks: Mapping[str, bool] | None) -> I
             word,
             str(line.get("kind", kind_of(folded))),
             str(line.get("where", "text")).partition(",")[0],  # the surest place
-            tuple(dict.fromkeys(map(str, lines["label"]))),
+            tuple(dict.fromkeys(map(label_name, lines["label"]))),
             asked=marks is None or folded in marks,
             marked=marks is not None and marks.get(folded, False),
         )
@@ -150,29 +136,26 @@ class _Sample:
     """So many values with the smallest keys, in whichever order they come; each key once."""
 
     size: int
-    values: dict[int, object] = field(default_factory=dict)
-    keys: list[int] = field(default_factory=list)  # negative, the largest key first
+    values: dict[int, object] = field(default_factory=dict)  # up to twice as many
 
     def add(self, key: int, value: object) -> None:
-        is_full = len(self.keys) == self.size
-        if key in self.values or (is_full and key > -self.keys[0]):
-            return
-        heapq.heappush(self.keys, -key)
-        self.values[key] = value
-        if is_full:
-            del self.values[-heapq.heappop(self.keys)]
+        self.values.setdefault(key, value)
+        if len(self.values) > 2 * self.size:
+            self.values = {key: self.values[key] for key in self._smallest()}
 
     def in_order(self) -> list:
-        return [self.values[key] for key in sorted(self.values)]
+        return [self.values[key] for key in self._smallest()]
+
+    def _smallest(self) -> list[int]:
+        return sorted(self.values)[: self.size]
 
 
 class Samples:
     """Texts in which each suspect stands, and texts of all rows."""
 
-    def __init__(self, pool: Sequence[Suspect], size: int, seed: int):
+    def __init__(self, pool: Sequence[Suspect], size: int):
         self.finder = Finder([suspect.word for suspect in pool])
         self.by_word = {suspect.folded: suspect for suspect in pool}
-        self.seed = seed.to_bytes(8, "little")
         self.with_suspect = {suspect.folded: _Sample(size) for suspect in pool}
         self.all_rows = _Sample(_BACKGROUND)
         self.labels: set[object] = set()
@@ -194,7 +177,8 @@ class Samples:
 
     def label_names(self, rows: Rows) -> set[str]:
         """The labels of all rows that have one, by name where the classes have names."""
-        return {str(name) for name in named_labels(self.labels - {None}, label_feature(rows))}
+        labels = named_labels(self.labels - {None}, label_feature(rows))
+        return {*map(label_name, labels)}
 
     def texts_with(self, suspect: Suspect) -> list[Texts]:
         return self.with_suspect[suspect.folded].in_order()
@@ -208,7 +192,7 @@ class Samples:
 
     def _key(self, texts: Texts) -> int:
         content = "\0".join(texts).encode("utf-8", "surrogatepass")
-        return int.from_bytes(blake2b(content, digest_size=8, key=self.seed).digest())
+        return int.from_bytes(blake2b(content, digest_size=8, key=_KEY).digest())
 
 
 # --- partners ---
@@ -229,11 +213,19 @@ class Exchange:
 
 
 class PartnerChooser:
-    """Chooses partners by the neighbours that they have in the sampled texts."""
+    """Chooses partners by the neighbours that they have in the sampled texts.
 
-    def __init__(self, pool: Sequence[Suspect], samples: Samples):
+    Args:
+        pool: suspects.
+        samples: texts with them.
+        reads: whether the model reads a word, which else can take no place.
+    """
+
+    def __init__(self, pool: Sequence[Suspect], samples: Samples, reads: Callable[[str], bool]):
         self.pool = pool
         self.samples = samples
+        self.reads = reads
+        self.partners = [suspect for suspect in pool if reads(suspect.word)]
         self.contexts = {
             suspect.folded: contexts_of(suspect, samples.texts_with(suspect), samples.finder)
             for suspect in pool
@@ -243,6 +235,7 @@ class PartnerChooser:
     def neutral(self) -> list[Suspect]:
         """Words that predict nothing, whose contexts are counted too."""
         neutral = _neutral_words(self.samples.background, self.pool)
+        neutral = [word for word in neutral if self.reads(word.word)]
         finder = Finder([word.word for word in neutral]) if neutral else None
         texts = self.samples.background_texts()
         for word in neutral:
@@ -252,7 +245,7 @@ class PartnerChooser:
     def exchange(self, suspect: Suspect) -> Exchange:
         texts = self.samples.texts_with(suspect)
         companions = self._companions(texts)
-        pool = [other for other in self.pool if other.folded not in companions]
+        pool = [other for other in self.partners if other.folded not in companions]
         rivals = self._nearest(suspect, rivals_of(suspect, pool))
         allies = self._nearest(suspect, allies_of(suspect, pool))
         if not rivals:

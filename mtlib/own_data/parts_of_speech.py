@@ -1,12 +1,9 @@
 """The part of speech of suspect words, which helps to tell topics and names from opinions."""
 
-import reprlib
-
 import pandas
 
-from mtlib.errors import UserError
 from mtlib.policies.pos_probe import PosProbe
-from mtlib.rows.folding import Finder, Found, fold
+from mtlib.rows.folding import Finder
 
 _THINGS = ("PROPN", "NOUN")
 _CONTEXT = 300  # characters of the example that the probe reads on either side
@@ -26,34 +23,18 @@ def nouns_first(words: pandas.DataFrame) -> pandas.DataFrame:
     for row in words[is_word].itertuples():
         text, span = in_context(row.word, row.example)
         texts.append(text)
-        spans.append([span])
-    tags = [tag for (tag,) in PosProbe.bundled().tag(texts, spans)]
+        spans.append(span)
+    tags = [next(iter(found), None) or "" for found in PosProbe.bundled().tag(texts, spans)]
     tagged = words.assign(part_of_speech="")
     tagged.loc[is_word, "part_of_speech"] = [tag.partition("/")[0] for tag in tags]
     is_other = ~tagged["part_of_speech"].isin(_THINGS)
     return tagged.iloc[is_other.argsort(kind="stable")].reset_index(drop=True)
 
 
-def in_context(word: str, example: str) -> tuple[str, tuple[int, int]]:
-    """The example around a word, and the characters in it that are the word.
-
-    Raises:
-        UserError: the word does not stand in its example.
-    """
-    found = _first_place(word, example)
-    start = max(0, found.start - _CONTEXT)
-    text = example[start : found.end + _CONTEXT]
-    return text, (found.start - start, found.end - start)
-
-
-def _first_place(word: str, example: str) -> Found:
+def in_context(word: str, example: str) -> tuple[str, list[tuple[int, int]]]:
+    """The example around a word, and a list of its characters there, empty if it stands nowhere."""
     for found in Finder(word).places(example):
-        return found
-    folded = fold(word)
-    for found in Finder().places(example):  # "bar" is counted in "foo_bar", though not found alone
-        if found.folded == folded:
-            return found
-    raise UserError(
-        f"the example of the word {word!r} is {reprlib.repr(example)}, where it does not stand; "
-        "expected a table as mtlib.suspects makes it."
-    )
+        start = max(0, found.start - _CONTEXT)
+        text = example[start : found.end + _CONTEXT]
+        return text, [(found.start - start, found.end - start)]
+    return "", []

@@ -8,8 +8,9 @@ from datasets import ClassLabel, Dataset
 
 from mtlib.data.tables import TEXTS
 from mtlib.errors import UserError, one_of
+from mtlib.own_data.reading import texts_and_labels
 from mtlib.rows.folding import fold
-from mtlib.rows.labels import check_look_alike, known_labels, label_column
+from mtlib.rows.labels import check_look_alike, label_column, label_name
 
 LABEL = "label"
 _DEV_SHARE = 0.2
@@ -75,9 +76,6 @@ def prepare(
 def _named_tests(tests: Mapping[str, Dataset] | None) -> Mapping[str, Dataset]:
     if tests is None:
         return {}
-    if not isinstance(tests, Mapping):
-        given = type(tests).__name__
-        raise UserError(f"tests is a {given}; expected sets by name, such as {{'new': dataset}}.")
     if taken := {"train", "dev"} & {*tests}:
         raise UserError(
             f"a test set is called {min(taken)!r}, as a set of the training; give it another name."
@@ -86,23 +84,28 @@ def _named_tests(tests: Mapping[str, Dataset] | None) -> Mapping[str, Dataset]:
 
 
 def _labelled(name: str, rows: Dataset, report: Report) -> Dataset:
-    """The rows that have a label: their texts, and a column `label`."""
+    """The rows that have texts and a label, which stands in a column `label`."""
     if not isinstance(rows, Dataset):
         given = type(rows).__name__
         raise UserError(
             f"{name} is a {given}; expected a Dataset, as read_table(path, text, label)."
         )
     rows = _with_known_columns(name, rows.with_format(None), report)
-    _check_texts(name, rows)
-    rows = _without_blank_texts(name, rows, report)
-    labels = known_labels(name, rows[LABEL][:], rows.features[LABEL])
-    known = [row for row, label in enumerate(labels) if label is not None]
-    if not known:
+    kept = []
+    n_blank = n_unlabelled = 0
+    for number, (texts, label) in enumerate(texts_and_labels(rows, name)):
+        if not all(fold(text).strip() for text in texts):
+            n_blank += 1
+        elif label is None:
+            n_unlabelled += 1
+        else:
+            kept.append(number)
+    if not kept:
         raise UserError(f"{name} has no row with a text and a label; leave it out, or mend it.")
-    if unlabelled := len(rows) - len(known):
-        report(f"{unlabelled:,} of {len(rows):,} rows of {name} have no label and are left out.")
-        rows = rows.select(known)
-    return rows
+    for n, lack in ((n_blank, "a blank text"), (n_unlabelled, "no label")):
+        if n:
+            report(f"{n:,} of {len(rows):,} rows of {name} have {lack} and are left out.")
+    return rows if len(kept) == len(rows) else rows.select(kept)
 
 
 def _with_known_columns(name: str, rows: Dataset, report: Report) -> Dataset:
@@ -111,6 +114,8 @@ def _with_known_columns(name: str, rows: Dataset, report: Report) -> Dataset:
     label = label_column(rows.column_names)
     if label is None or {LABEL, "labels"} <= {*rows.column_names}:
         raise UserError(f"{name} has the columns {columns}; expected one column label.")
+    if "text" not in rows.column_names:
+        raise UserError(f"{name} has no column text; it has {columns}.")
     if label != LABEL:
         rows = rows.rename_column(label, LABEL)
     known = [column for column in (*TEXTS, LABEL) if column in rows.column_names]
@@ -120,35 +125,14 @@ def _with_known_columns(name: str, rows: Dataset, report: Report) -> Dataset:
     return rows.select_columns(known)
 
 
-def _check_texts(name: str, rows: Dataset) -> None:
-    for column in TEXTS:
-        for text in rows[column] if column in rows.column_names else ():
-            if not isinstance(text, str):
-                advice = "drop such rows, or read them with read_table"
-                raise UserError(f"{name} has {text!r} for a {column}; {advice}.")
-
-
-def _without_blank_texts(name: str, rows: Dataset, report: Report) -> Dataset:
-    """The rows without a blank text."""
-    if not {*TEXTS} & {*rows.column_names}:
-        return rows  # that there is no text is said when it is tokenised
-    kept = [
-        number
-        for number, texts in enumerate(_texts(rows))
-        if all(fold(text).strip() for text in texts)
-    ]
-    if blank := len(rows) - len(kept):
-        report(f"{blank:,} of {len(rows):,} rows of {name} have a blank text and are left out.")
-        rows = rows.select(kept)
-    return rows
-
-
 def _with_classes(train: Dataset) -> Dataset:
     """The training set with numbered labels that have names."""
     if isinstance(train.features[LABEL], ClassLabel):
         return train
-    check_look_alike(train.unique(LABEL))
-    return train.class_encode_column(LABEL)
+    names = label_names(train)
+    check_look_alike(dict.fromkeys(names))
+    named = train.remove_columns(LABEL).add_column(LABEL, names)
+    return named.class_encode_column(LABEL)
 
 
 def _check_numbers(train: Dataset, with_dev: bool) -> None:
@@ -191,7 +175,7 @@ def label_names(rows: Dataset) -> list[str]:
     feature = rows.features[LABEL]
     if isinstance(feature, ClassLabel):
         return [feature.names[label] for label in rows[LABEL]]
-    return [str(label) for label in rows[LABEL]]
+    return [label_name(label) for label in rows[LABEL]]
 
 
 def _report_known_rows(sets: OwnSets, report: Report) -> None:

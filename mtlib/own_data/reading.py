@@ -1,7 +1,6 @@
 """Rows and lists of words as they come: a `Dataset`, a table, or several; a list, or a table."""
 
 import itertools
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -51,22 +50,29 @@ def is_marked(mark: object, place: str) -> bool:
     raise UserError(f"{place} has the mark {mark!r}; write x beside a word to hide, else nothing.")
 
 
-def texts_and_labels(rows: Rows) -> Iterator[tuple[tuple[str, ...], object]]:
-    """The text or the pair of texts of each row, and its label, None where there is none."""
+def texts_and_labels(rows: Rows, name: str = "a row") -> Iterator[tuple[tuple[str, ...], object]]:
+    """The text or the pair of texts of each row, and its label, None where there is none.
+
+    Args:
+        rows: with `text` (and `text_pair`), and `label` or `labels` where they have labels.
+        name: of the set, for messages.
+
+    Raises:
+        UserError: no column of texts; a text that is missing; a label that is a list, or the like.
+    """
     feature = label_feature(rows)
     for batch in _batches(rows):
-        column = label_column(batch)
-        names = [name for name in ("text", "text_pair") if name in batch]
-        for text in itertools.chain(*(batch[name] for name in names)):
+        label = label_column(batch)
+        columns = [batch[column] for column in ("text", "text_pair") if column in batch]
+        for text in itertools.chain(*columns):
             if not isinstance(text, str):
-                raise UserError(
-                    f"a row has {text!r} for a text; drop such rows, or read them with read_table."
-                )
-        texts = zip(*(batch[name] for name in names), strict=True)
-        if column is None:
+                advice = "drop such rows, or read them with read_table"
+                raise UserError(f"{name} has {text!r} for a text; {advice}.")
+        texts = zip(*columns, strict=True)
+        if label is None:
             yield from zip(texts, itertools.repeat(None), strict=False)
         else:
-            labels = known_labels("a row", batch[column], feature)
+            labels = known_labels(name, batch[label], feature)
             yield from zip(texts, labels, strict=True)
 
 
@@ -91,12 +97,8 @@ def _batches(rows: Rows) -> Iterator:
 
 
 def is_dataset(rows: object) -> bool:
-    """Whether these rows are a `Dataset`; none can be there where `datasets` is not yet imported.
-
-    Importing it takes a second, which a file of one's own does not need.
-    """
-    datasets = sys.modules.get("datasets")
-    return datasets is not None and isinstance(rows, datasets.Dataset)
+    """Whether these rows are a `Dataset`; to import `datasets` for that would take a second."""
+    return hasattr(rows, "features") and hasattr(rows, "column_names")
 
 
 def label_feature(rows: object) -> object:

@@ -12,11 +12,9 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from mtlib.methods import METHODS
 from mtlib.own_data.training import BASELINE
-from mtlib.paths import written_whole
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import OwnTraining
 
-_RESULT = "result"  # in the work folder, until all of it is written
 _FEW_ROWS = 10  # of which a share would say too much
 
 
@@ -55,31 +53,19 @@ class Debiased:
         )
 
 
-def save(result: Debiased, card: ModelCard, out: Path, keep: bool) -> None:
+def save(result: Debiased, card: ModelCard, out: Path) -> None:
     """Models, tables and card; then what could be resumed is no longer needed.
 
-    All is written before anything stands in `out`, so that a call cut off here is resumed too
-    (`is_begun`).
+    Until that is deleted, a call that was cut off here is resumed, and writes all of it again.
     """
-    work = out / ".work"
-    with written_whole(work / _RESULT) as part:
-        result.plm.save_pretrained(part)
-        if keep and result.fine_tuning is not None:
-            result.fine_tuning.save_pretrained(part / BASELINE)
-        result.words.to_csv(part / "words.csv", index=False)
-        result.table.to_csv(part / "scores.csv", index=False)
-        result.by_word.to_csv(part / "by_word.csv", index=False)
-        card.save(part / "README.md")
-    for path in (work / _RESULT).iterdir():
-        if (out / path.name).is_dir():  # of the call that was cut off
-            shutil.rmtree(out / path.name)
-        path.replace(out / path.name)
-    shutil.rmtree(work, ignore_errors=True)
-
-
-def is_begun(out: Path) -> bool:
-    """Whether `save` was cut off, so that a part of the result stands in `out`."""
-    return (out / ".work" / _RESULT).exists()
+    result.plm.save_pretrained(out)
+    if result.fine_tuning is not None:
+        result.fine_tuning.save_pretrained(out / BASELINE)
+    result.words.to_csv(out / "words.csv", index=False)
+    result.table.to_csv(out / "scores.csv", index=False)
+    result.by_word.to_csv(out / "by_word.csv", index=False)
+    card.save(out / "README.md")
+    shutil.rmtree(out / ".work", ignore_errors=True)
 
 
 _CARD = """---

@@ -1,5 +1,6 @@
 """How well each arm predicts the labels, and where the words mislead."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,12 +10,13 @@ from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
 from mtlib.encoding import predict
-from mtlib.own_data.conflicts import pointed_labels
+from mtlib.own_data.conflicts import most_voted, pointed_labels, votes_of_words
 from mtlib.own_data.leans import leans
 from mtlib.own_data.preparing import LABEL, OwnSets, Report, label_names
 from mtlib.own_data.suspects import suspects
 from mtlib.own_data.training import BASELINE
 from mtlib.plm import SharedPLM
+from mtlib.rows.folding import folded_word
 
 HIDDEN = "fine_tuning, words masked"  # the same model, when it reads
 _RESAMPLES = 2000
@@ -56,11 +58,8 @@ def score(
 ) -> pandas.DataFrame:
     """A line for each set but the training set, part of its rows and arm.
 
-    Args:
-        predictions: of `predict_sets`.
-        sets: their labels are gold.
-        words: a table of `suspects`: which labels the words point to.
-        report: is told of an arm that gives nearly all rows one label.
+    `words` is a table of `suspects`: which labels the words point to. `report` is told of an arm
+    that has hardly learned.
     """
     lines = []
     for set_name, rows in sets.scored.items():
@@ -81,26 +80,29 @@ def score(
 def score_words(
     predictions: Predictions, sets: OwnSets, words: pandas.DataFrame
 ) -> pandas.DataFrame:
-    """A line for each word, set and arm: the rows in which the word points elsewhere.
-
-    Args:
-        predictions: of `predict_sets`.
-        sets: their labels are gold.
-        words: a table of `suspects`: which labels the words point to.
-    """
+    """A line for each word, set and arm: the rows in which the word points elsewhere."""
     lines = []
+    conflicting = {name: _conflicting_rows(rows, words) for name, rows in sets.scored.items()}
+    gold = {name: np.array(rows[LABEL]) for name, rows in sets.scored.items()}
     for word, word_lines in words.groupby("word", sort=False):
-        for set_name, rows in sets.scored.items():
-            conflicting = parts_of(rows, word_lines).get("conflicting")
-            n = 0 if conflicting is None else int(conflicting.sum())
+        label = ", ".join(dict.fromkeys(word_lines["label"]))
+        for set_name, labels in gold.items():
+            chosen = conflicting[set_name].get(folded_word(word), [])
             for arm, predicted in predictions[set_name].items():
-                accuracy = np.nan
-                if n:
-                    labels = np.array(rows[LABEL])[conflicting]
-                    accuracy = 100 * float((labels == predicted[conflicting]).mean())
-                label = ", ".join(dict.fromkeys(word_lines["label"]))
-                lines.append((word, label, set_name, arm, n, accuracy))
+                accuracy = 100 * float((labels == predicted)[chosen].mean()) if chosen else np.nan
+                lines.append((word, label, set_name, arm, len(chosen), accuracy))
     return pandas.DataFrame(lines, columns=["word", "label", "set", "arm", "n", "accuracy"])
+
+
+def _conflicting_rows(rows: Dataset, words: pandas.DataFrame) -> dict[str, list[int]]:
+    """By folded word: the rows in which it points to another label than their own."""
+    conflicting: dict[str, list[int]] = defaultdict(list)
+    labels = label_names(rows)
+    for number, votes in enumerate(votes_of_words(rows, words)):
+        for word, of_word in votes.items():
+            if most_voted(of_word) != labels[number]:
+                conflicting[word].append(number)
+    return conflicting
 
 
 def leans_of_words(

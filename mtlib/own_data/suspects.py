@@ -8,10 +8,10 @@ base rate.
 """
 
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas
@@ -83,8 +83,8 @@ def suspects(
         words that stand in both texts), `rows` (n), `label`, `share` (p), `base_rate` (p0), `z`,
         and a text with the word on either side: `example` with that label, `counterexample` with
         another ("": there is none). Its `attrs`: `threshold`, the numbers of words `tested` and
-        `above` it and of `rows`, how many rows are `copies` of an earlier text, and the words that
-        stand `everywhere`. Rows without a label are left out, with a warning.
+        `above` it and of `rows`, and how many rows are `copies` of an earlier text. Rows without a
+        label are left out, with a warning.
 
     Raises:
         UserError: a single label, or none, or more than 500; labels that look alike; no column of
@@ -101,21 +101,17 @@ def suspects(
         kinds = KINDS
         reader = FinderReader(Finder(words))
     corpus = _corpus(rows, reader)
-    tests = [
-        _tested(counts, corpus.base_rates, kinds, min_count)
-        for counts in count(corpus, reader.kinds, min_count)
-    ]
-    n_tested = sum(int(tested.chosen.sum()) for tested in tests)
-    n_tests = max(1, n_tested * len(corpus.labels))
-    threshold = NormalDist().inv_cdf(1 - significance / n_tests)
-    found = _found_above(threshold, significance / n_tests, tests, corpus)
+    tables = count(corpus, reader.kinds, min_count)
+    tested = [_tested(counts, kinds, min_count) for counts in tables]
+    n_tested = sum(int(chosen.sum()) for chosen in tested)
+    most_chance = significance / max(1, n_tested * len(corpus.labels))
+    threshold = NormalDist().inv_cdf(1 - most_chance)
+    found = _found_above(threshold, most_chance, zip(tables, tested, strict=True), corpus)
     table = _with_texts(first_of_labels(found, top), rows)
-    everywhere = {word for tested in tests for word in _everywhere(tested, corpus.n_rows)}
     table.attrs |= {
         "threshold": threshold,
         "tested": n_tested,
         "above": found["word"].nunique(),
-        "everywhere": sorted(everywhere),
         "rows": corpus.n_rows,
         "copies": corpus.copies,
     }
@@ -138,14 +134,8 @@ def first_of_labels(table: pandas.DataFrame, top: int | None) -> pandas.DataFram
     """
     if top is None:
         return table
-    words_of_label: dict[object, set[str]] = defaultdict(set)
-    is_kept = []
-    for label, word in zip(table["label"], table["word"], strict=True):
-        words = words_of_label[label]
-        if len(words) < top:
-            words.add(word)
-        is_kept.append(word in words)
-    return table[np.array(is_kept, dtype=bool)].reset_index(drop=True)
+    rank = table.groupby("label", sort=False)["word"].transform(lambda words: words.factorize()[0])
+    return table[rank < top].reset_index(drop=True)
 
 
 # --- counting ---
@@ -183,32 +173,9 @@ def _check_labels(labels: Counter, n_unlabelled: int) -> None:
         warnings.warn(message, stacklevel=4)
 
 
-class _Tested(NamedTuple):
-    """The tests of what stands in one place.
-
-    Args:
-        counts: what stands there.
-        rows: of each name, `(names,)`.
-        share: of these with each label, `(names, labels)`.
-        z: `(names, labels)`.
-        chosen: the names that are tested, bool `(names,)`; others are parts of some.
-    """
-
-    counts: Counts
-    rows: np.ndarray
-    share: np.ndarray
-    z: np.ndarray
-    chosen: np.ndarray
-
-
-def _tested(
-    counts: Counts, base_rates: np.ndarray, kinds: Sequence[str], min_count: int
-) -> _Tested:
-    n_rows = counts.by_label.sum(1)  # (names,)
-    share = counts.by_label / np.maximum(n_rows, 1)[:, None]  # (names, labels)
-    z = _z(share, base_rates, n_rows[:, None])
-    chosen = (n_rows >= min_count) & np.isin(counts.kinds, kinds)
-    return _Tested(counts, n_rows, share, z, chosen)
+def _tested(counts: Counts, kinds: Sequence[str], min_count: int) -> np.ndarray:
+    """The names that are tested, bool `(names,)`; others are parts of some."""
+    return (counts.rows >= min_count) & np.isin(counts.kinds, kinds)
 
 
 def _z(share: np.ndarray, base_rates: np.ndarray, n_rows: np.ndarray) -> np.ndarray:
@@ -217,67 +184,67 @@ def _z(share: np.ndarray, base_rates: np.ndarray, n_rows: np.ndarray) -> np.ndar
         return (share - base_rates) / np.sqrt(base_rates * (1 - base_rates) / n_rows)
 
 
-def _chance(tested: _Tested, number: int, label: int, base_rates: np.ndarray) -> float:
-    """How likely so many rows with the label, or more, are by chance."""
-    n_with_label = tested.counts.by_label[number, label]
-    return bdtrc(n_with_label - 1, tested.rows[number], base_rates[label])  # of more than n - 1
-
-
-def _everywhere(tested: _Tested, n_rows: int) -> list[str]:
-    """The names that stand in every row."""
-    in_all = np.flatnonzero(tested.chosen & (tested.rows == n_rows))
-    return [tested.counts.names[number] for number in in_all]
-
-
 def _found_above(
-    threshold: float, most_chance: float, tests: list[_Tested], corpus: Corpus
+    threshold: float,
+    most_chance: float,
+    tables: Iterable[tuple[Counts, np.ndarray]],
+    corpus: Corpus,
 ) -> pandas.DataFrame:
-    """A line for each name and label that are beyond chance, the largest z first."""
+    """A line for each name and label that are beyond chance, the largest z first.
+
+    Args:
+        threshold: of z.
+        most_chance: of so many rows with the label, or more.
+        tables: with the names that are tested, bool `(names,)`.
+        corpus: the rows.
+    """
     lines = []
-    for tested in tests:
-        is_above = (tested.z > threshold) & tested.chosen[:, None]
+    for counts, tested in tables:
+        z = _z(counts.shares, corpus.base_rates, counts.rows[:, None])  # (names, labels)
+        cells = np.argwhere((z > threshold) & tested[:, None])  # (n, 2)
+        numbers, labels = cells.T
+        n_with_label = counts.by_label[numbers, labels]
+        chance = bdtrc(n_with_label - 1, counts.rows[numbers], corpus.base_rates[labels])
         found = [
             (number, label)
-            for number, label in np.argwhere(is_above).tolist()
-            if _chance(tested, number, label, corpus.base_rates) <= most_chance
-            and _says_more_than_its_parts(tested, number, label, threshold)
+            for number, label in cells[chance <= most_chance].tolist()
+            if _says_more_than_its_parts(counts, number, label, threshold)
         ]
-        covered = {part for number, _ in found for part in _in_the_same_rows(tested, number)}
+        covered = {part for number, _ in found for part in _in_the_same_rows(counts, number)}
         for number, label in found:
             if number not in covered:
-                lines.append(_line(tested, number, label, corpus))
+                lines.append(_line(counts, number, label, z[number, label], corpus))
     table = pandas.DataFrame(lines, columns=_COLUMNS)
     return table.sort_values(["z", "word"], ascending=[False, True]).reset_index(drop=True)
 
 
-def _in_the_same_rows(tested: _Tested, number: int) -> list[int]:
+def _in_the_same_rows(counts: Counts, number: int) -> list[int]:
     """The parts that stand in no other rows than the whole, so that the whole says it all."""
-    n_rows = tested.rows[number]
-    return [part for part in tested.counts.parts[number] if tested.rows[part] == n_rows]
+    n_rows = counts.rows[number]
+    return [part for part in counts.parts[number] if counts.rows[part] == n_rows]
 
 
-def _says_more_than_its_parts(tested: _Tested, number: int, label: int, threshold: float) -> bool:
+def _says_more_than_its_parts(counts: Counts, number: int, label: int, threshold: float) -> bool:
     """Whether its z is above the threshold beside the rows of each part, too."""
-    same = _in_the_same_rows(tested, number)
-    parts = [part for part in tested.counts.parts[number] if part not in same]
-    z = _z(tested.share[number, label], tested.share[parts, label], tested.rows[number])
+    same = _in_the_same_rows(counts, number)
+    parts = [part for part in counts.parts[number] if part not in same]
+    z = _z(counts.shares[number, label], counts.shares[parts, label], counts.rows[number])
     return bool((z > threshold).all())
 
 
-def _line(tested: _Tested, number: int, label: int, corpus: Corpus) -> tuple:
+def _line(counts: Counts, number: int, label: int, z: float, corpus: Corpus) -> tuple:
     """A line of the table; its examples are the numbers of their rows."""
-    counts = tested.counts
     first_rows = counts.first[number]
     others = np.delete(first_rows, label)
     return (
         counts.names[number],
         counts.kinds[number],
         counts.where,
-        int(tested.rows[number]),
+        int(counts.rows[number]),
         [*corpus.labels][label],
-        float(tested.share[number, label]),
+        float(counts.shares[number, label]),
         float(corpus.base_rates[label]),
-        float(tested.z[number, label]),
+        float(z),
         int(first_rows[label]),
         int(others[others >= 0].min(initial=_NO_ROW)),
     )

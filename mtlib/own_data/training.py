@@ -18,12 +18,13 @@ from mtlib.objectives import FineTuning
 from mtlib.own_data.preparing import LABEL, OwnSets, Report
 from mtlib.paths import written_whole
 from mtlib.plm import SharedPLM
-from mtlib.policies import TESTBED_ONLY, check_for_pairs
+from mtlib.policies import check_for_pairs
 from mtlib.runs.code import code_sha256
 from mtlib.runs.config import (
     OwnTraining,
     check_masking,
     check_model,
+    check_not_given,
     default_rates,
     effective_settings,
 )
@@ -59,9 +60,6 @@ def arms_of(
     refused first and it is trained first; `predict_sets` and `leans_of_words` go through the arms
     from the last to the first.
     """
-    if settings is not None and not isinstance(settings, Mapping):
-        expected = "settings of the method by name, such as {'alpha': 0.3}"
-        raise UserError(f"settings is {settings!r}; expected {expected}.")
     arms = {method: _config(method, words, dict(settings or {}), training)}
     if method != BASELINE and not alone:
         arms[BASELINE] = _config(BASELINE, words, {}, training)
@@ -81,7 +79,6 @@ def _config(
     config = OwnTraining(settings=settings, **training).resolved()
     check_model(config.model)
     check_masking(method, config.settings)
-    _check_testbed_only(config.settings)
     return config
 
 
@@ -98,16 +95,6 @@ def _with_defaults(
     settings = {"alpha": alpha, "bias": _BIAS, "words": words} | given
     read = effective_settings({"method": method} | settings)
     return {name: value for name, value in settings.items() if name in given or name in read}
-
-
-def _check_testbed_only(settings: Settings) -> None:
-    """Refuse a policy that knows the testbed's grammar."""
-    masking = getattr(settings, "masking", None)
-    if masking in TESTBED_ONLY:
-        raise UserError(
-            f"masking is {masking!r}, which knows the testbed's grammar and no other rows; give "
-            "the words to hide, or take another policy."
-        )
 
 
 def check_pairs(settings: Settings, sets: OwnSets) -> None:
@@ -132,17 +119,14 @@ def check_bias(settings: Settings, sets: OwnSets) -> None:
 
 def _check_settings(method: str, words: Sequence[str], given: Mapping[str, object]) -> None:
     """Raise `UserError` for words or settings that the method does not read."""
-    known = get_method(method).reads
-    able = readers("words")
-    if words and method not in (BASELINE, *able):
-        names = ", ".join(able)
-        raise UserError(f"{method} masks nothing; leave the words out, or take one of {names}.")
     if "words" in given:
         raise UserError("the setting words is made of the words to hide; give them there alone.")
-    for name in sorted(given.keys() - {*known}):
-        others = readers(name)
-        hint = f"methods that have it: {', '.join(others)}." if others else one_of(name, known)
-        raise UserError(f"{method} has no setting {name!r}; {hint}")
+    known = get_method(method).reads
+    to_read = {**given, "words": words} if words and method != BASELINE else given
+    for name in to_read.keys() - {*known}:
+        if not readers(name):
+            raise UserError(f"{method} has no setting {name!r}; {one_of(name, known)}")
+        check_not_given(method, name, to_read[name])
 
 
 def train_arms(

@@ -6,7 +6,6 @@ import reprlib
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral
-from typing import SupportsInt
 
 import numpy as np
 import pandas
@@ -20,9 +19,9 @@ def cell_text(value: object) -> str:
     """A cell as text, without blanks at its ends; "" for a missing or blank one.
 
     Bytes are read as UTF-8. Whole numbers have no point, so that the label 1 stays one in a column
-    that missing values have turned into 1.0. Truth values are True and False, and dates are as ISO
-    8601 writes them (2024-05-01, 2024-05-01 12:00:00). Missing is what pandas takes for it: None,
-    NaN, NaT and NA.
+    that missing values have turned into 1.0; a `Decimal` keeps its places. Truth values are True
+    and False, and dates are as ISO 8601 writes them (2024-05-01, 2024-05-01 12:00:00). Missing is
+    what pandas takes for it: None, NaN, NaT and NA.
 
     Raises:
         UserError: a list, a record or anything else; bytes that are not UTF-8; half a character
@@ -105,23 +104,13 @@ def _rarer(value: object) -> str:
             return value.decode().strip()
         except UnicodeDecodeError as error:
             raise UserError(f"{reprlib.repr(value)} is not UTF-8; write it as text.") from error
+    if isinstance(value, float | np.floating | Decimal) and math.isnan(value):
+        return ""
     if isinstance(value, float | np.floating):
-        return _number(value, math.isnan(value), math.isfinite(value))
-    if isinstance(value, Decimal):
-        return _number(value, value.is_nan(), value.is_finite())
-    if isinstance(value, np.datetime64):
-        return cell_text(pandas.Timestamp(value))
+        return str(int(value)) if value.is_integer() else str(value)
+    if isinstance(value, Decimal):  # a column has one scale, so that a value has one text
+        return f"{value:f}"
     if isinstance(value, datetime.date):  # datetime and pandas' Timestamp are dates too
         return str(value)
     kind = type(value).__name__
     raise UserError(f"{reprlib.repr(value)} is of type {kind}; {EXPECTED}.")
-
-
-def _number(value: SupportsInt, missing: bool, finite: bool) -> str:
-    if missing:
-        return ""
-    if finite and value == int(value):
-        return str(int(value))
-    if isinstance(value, Decimal):
-        return f"{value:f}".rstrip("0")
-    return str(value)

@@ -31,8 +31,9 @@ INVISIBLE = (
 _APOSTROPHES = "\u2018\u2019\u201b\u02bc\u05f3"
 _HYPHENS = "\u2010\u2011"
 _WIDE = "\uff01-\uff5e\uff65-\uff9f"  # full-width Latin letters and signs, half-width katakana
-_SPECIAL = re.compile(f"[{INVISIBLE}{_APOSTROPHES}{_HYPHENS}{_WIDE}]")
-_IS_INVISIBLE = re.compile(f"[{INVISIBLE}]").match
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
+_PLAIN = dict.fromkeys(map(ord, _APOSTROPHES), "'") | dict.fromkeys(map(ord, _HYPHENS), "-")
+_WIDE_SIGN = re.compile(f"[{_WIDE}]")
 _DOTTED_I = re.compile("i\u0307+")
 _LAST = 0x1F000  # there are no combining marks above, but for variation selectors
 
@@ -51,7 +52,7 @@ _is_unspaced = re.compile(f"[{UNSPACED}]").match
 _BESIDE_UNSPACED = re.compile(f" (?=[{UNSPACED}])|(?<=[{UNSPACED}]) ")
 _MARKS = _ranges(_MARK_NUMBERS)
 _SPACED_MARKS = _ranges(number for number in _MARK_NUMBERS if not _is_unspaced(chr(number)))
-LETTER = rf"[^\W{UNSPACED}]"  # one that forms words with its neighbours
+LETTER = rf"[^\W_{UNSPACED}]"  # one that forms words with its neighbours
 # what is folded together with the character before it: marks, invisible signs, Korean vowels and
 # finals, voiced marks
 _CLUSTER = re.compile(rf"(?s:.)[{_MARKS}{INVISIBLE}\u1160-\u11ff\ud7b0-\ud7fb\uff9e\uff9f]*")
@@ -72,7 +73,8 @@ def fold(text: str, match_case: bool = False) -> str:
     text = unicodedata.normalize("NFC", text)
     if not match_case:
         text = text.casefold()
-    text = unicodedata.normalize("NFC", _SPECIAL.sub(_replacement, text))
+    text = _WIDE_SIGN.sub(_narrow, _INVISIBLE.sub("", text).translate(_PLAIN))
+    text = unicodedata.normalize("NFC", text)
     return text if match_case else _DOTTED_I.sub("i", text.replace("ı", "i"))
 
 
@@ -92,22 +94,14 @@ def spelling(text: str) -> str:
     return " ".join(_DOTTED_I.sub("i", shown).split())
 
 
-def _replacement(match: re.Match) -> str:
-    sign = match[0]
-    if _IS_INVISIBLE(sign):
-        return ""
-    if sign in _APOSTROPHES:
-        return "'"
-    if sign in _HYPHENS:
-        return "-"
-    return unicodedata.normalize("NFKC", sign)
+def _narrow(sign: re.Match) -> str:
+    return unicodedata.normalize("NFKC", sign[0])
 
 
 # --- words ---
 
 ASCII_WORD = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*")
-_SPACED = rf"[^\W_{UNSPACED}]"
-_RUN = rf"{_SPACED}+(?:[{_MARKS}]+{_SPACED}*)*"
+_RUN = rf"{LETTER}+(?:[{_MARKS}]+{LETTER}*)*"
 ANY_WORD = re.compile(rf"{_RUN}(?:['\-\u05f4]{_RUN})*|(?=\w)[{UNSPACED}][{_MARKS}]*")
 # in texts as they stand: "don't" and "well-made" are one word, and so is a run of Chinese
 # characters
@@ -151,7 +145,7 @@ class Finder:
     def __init__(self, words: str | Iterable[str] | None = None):
         self._forms: set[str] = set()
         if words is None:
-            self.pattern, self._ascii_pattern = ANY_WORD, ASCII_WORD
+            self.pattern = ANY_WORD
         else:
             given = _folded(words)
             forms = {word for word in given if is_form(word)}
@@ -161,7 +155,6 @@ class Finder:
             self._forms = names | sites
             words |= {name for name in names | sites if not is_form(name)}
             self.pattern = words_pattern(words)
-            self._ascii_pattern = _ascii_pattern(words)
 
     def found(self, text: str) -> set[str]:
         """Which of the words stand in a text, folded."""
@@ -180,9 +173,9 @@ class Finder:
     def _matches(self, text: str) -> list[tuple[int, int, tuple[str, ...]]]:
         """Where the words stand in the folded text, and which words a place has."""
         folded = fold(text)
-        pattern = self._ascii_pattern if folded.isascii() else self.pattern
         words = [
-            (match.start(), match.end(), (_spaced(match[0]),)) for match in pattern.finditer(folded)
+            (match.start(), match.end(), (_spaced(match[0]),))
+            for match in self.pattern.finditer(folded)
         ]
         if not self._forms:
             return words
@@ -235,13 +228,6 @@ def words_pattern(words: str | Iterable[str]) -> re.Pattern:
     ends = f"(?![{_MARKS}]){begins}"
     any_of = _any_of(_folded(words))
     return re.compile(f"{begins}{any_of}{ends}", re.IGNORECASE)
-
-
-def _ascii_pattern(words: str | Iterable[str]) -> re.Pattern:
-    """The same for folded texts in ASCII, which is faster."""
-    edge = r"(?:(?<!\w)|(?!\w))"
-    any_of = _any_of(filter(str.isascii, _folded(words)))
-    return re.compile(f"{edge}{any_of}{edge}", re.ASCII)
 
 
 def _folded(words: str | Iterable[str]) -> set[str]:

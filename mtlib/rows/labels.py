@@ -12,6 +12,7 @@ import numpy as np
 import pandas
 
 from mtlib.errors import UserError
+from mtlib.rows.cells import cell_text
 from mtlib.rows.folding import fold
 
 _KINDS = (str, Number, np.generic, type(None), type(pandas.NA), datetime.date, type(pandas.NaT))
@@ -46,6 +47,14 @@ def known_labels(name: str, labels: Sequence, feature: object = None) -> list:
         None if is_missing or label in no_labels else label
         for label, is_missing in zip(labels, missing, strict=True)
     ]
+
+
+def label_name(label: object) -> str:
+    """A label as the name of its class; of a whole number without a point.
+
+    So 1 and 1.0, into which missing values turn it, are one.
+    """
+    return label if isinstance(label, str) else cell_text(label)
 
 
 def _check_kinds(name: str, labels: Sequence) -> None:

@@ -180,7 +180,7 @@ def configure(task: str, method: str, **values) -> RunConfig:
     fields = settings_of(method)
     for name, value in values.items():
         if name not in fields:
-            _check_not_given(method, name, value)
+            check_not_given(method, name, value)
     given = {name: value for name, value in values.items() if value is not None}
     model = get_method(method).settings
     method_values = {name: given.pop(name) for name in model.model_fields if name in given}
@@ -247,7 +247,7 @@ def _settings_of_every_run() -> dict[str, FieldInfo]:
     return first | fields
 
 
-def _check_not_given(method: str, name: str, value: object) -> None:
+def check_not_given(method: str, name: str, value: object) -> None:
     """Raise `UserError` for a setting that the method does not have, unless it has no value."""
     if name not in all_settings():
         raise UserError(f"there is no setting {name!r}; {one_of(name, all_settings())}")

@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -22,7 +21,7 @@ from mtlib.own_data import debiasing, training
 from mtlib.own_data.debiasing import debias
 from mtlib.own_data.preparing import prepare
 from mtlib.own_data.results import words_shown
-from mtlib.own_data.scoring import _macro_f1, score, scores_of
+from mtlib.own_data.scoring import _macro_f1, score, score_words, scores_of
 from mtlib.own_data.training import BASELINE, told_by
 from mtlib.plm import SharedPLM
 from mtlib.runs import training as training_of_runs
@@ -195,6 +194,20 @@ def test_an_arm_that_has_hardly_learned_is_reported():
     assert [line.partition(" is hardly")[0] for line in told] == ["arm 19"]
 
 
+def test_words_are_scored_in_one_pass_over_a_set(monkeypatch):
+    sets = prepare(rows(100), rows(40, 0.5, seed=1), None, lambda line: None)
+    words = pandas.DataFrame({"word": ["film", "plot"], "where": "text", "z": 5.0})
+    words = words.assign(label=["good", "bad"])
+    folded = []
+    monkeypatch.setattr("mtlib.rows.folding.fold", lambda text: folded.append(text) or text)
+    by_word = score_words({"dev": {"a": np.zeros(40, dtype=int)}}, sets, words)
+    assert sum(" is " in text for text in folded) == 40
+    texts = [*zip(sets.dev["text"], sets.dev["label"], strict=True)]
+    n_film = sum("film" in text and label == 0 for text, label in texts)
+    n_plot = sum("plot" in text and label == 1 for text, label in texts)
+    assert by_word[["n", "accuracy"]].values.tolist() == [[n_film, 100], [n_plot, 0]]
+
+
 def test_few_rows_are_shown_as_a_number():
     line = {"word": "film", "label": "good", "set": "dev", "arm": "a", "leans": np.nan}
     for n, accuracy, shown in ((0, np.nan, ""), (3, 200 / 3, "2 of 3"), (10, 30, "30.0")):
@@ -221,19 +234,9 @@ def test_what_other_code_began_is_not_resumed(model, tmp_path, monkeypatch):
 
 def test_a_call_that_is_cut_off_while_it_saves_is_resumed(model, tmp_path, monkeypatch):
     given = {"out": tmp_path, **short(model, method="mask_tuning")}
-    replace, moved = Path.replace, []
-
-    def cut(path, target):
-        if path.parent.name == "result":
-            moved.append(path.name)
-            if len(moved) == 4:
-                raise KeyboardInterrupt
-        return replace(path, target)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Path, "replace", cut)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr("mtlib.own_data.results.ModelCard.save", lambda *_: 1 / 0)
         debias(rows(60), ["film"], **given)
-    assert {*moved[:3]} < {path.name for path in tmp_path.iterdir()}
     told = []
     debias(rows(60), ["film"], **given | {"report": told.append})
     assert told.count("it was finished here before.") == 2
@@ -387,16 +390,11 @@ def test_pairs(model, tmp_path):
         ),
         ({"settings": {"words": ["film"]}}, "made of the words to hide; give them there alone"),
         (
-            {"settings": ["alpha"]},
-            r"settings is \['alpha'\]; expected settings of the method by name",
-        ),
-        (
             {"tests": {"t": rows(2).add_column("text_pair", ["a", "b"])}},
             "t has a column text_pair, which train lacks",
         ),
         ({"method": ""}, "method is ''; expected one of"),
         ({"tests": {"dev": rows(2)}}, "a test set is called 'dev'"),
-        ({"tests": rows(2)}, "tests is a Dataset; expected sets by name"),
         (
             {"train": rows(60).remove_columns("label")},
             "train has the columns text; expected one column label",
@@ -407,13 +405,16 @@ def test_pairs(model, tmp_path):
         ),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["films", "plots"], "method": "fine_tuning"}, "not found in "),
-        ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
+        (
+            {"words": ["film"], "method": "hidden_cut"},
+            "hidden_cut does not read it.*mask_tuning",
+        ),
         (
             {"method": "deleted", "settings": {"alpha": 1}},
-            "deleted has no setting 'alpha'; methods .* mask_tuning",
+            "alpha is 1, but deleted does not read it; .* mask_tuning",
         ),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
-        ({"settings": {"masking": "known_shortcut"}}, "known_shortcut', which knows the testbed"),
+        ({"settings": {"masking": "known_shortcut"}}, "is no row of a training set of the testbed"),
         (
             {"method": "bias_product", "settings": {"bias": "overlap"}},
             "bias is 'overlap'; for these texts and labels expected one of bag_of_words",
@@ -458,7 +459,6 @@ def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):
     assert told[0].startswith("columns of train that are not read: hypothesis;")
     assert "2 of 62 rows of train have a blank text and are left out." in told
     assert "1 of 1 rows of t stand in the training rows too." in told
-    assert "in every row, where it tells nothing of labels: the." in told
 
 
 def test_agreeing_and_conflicting_rows_by_hand(model, tmp_path):
@@ -538,5 +538,8 @@ def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch
     with pytest.raises(ZeroDivisionError):
         debias(data, None, out=tmp_path, **short(model, report=told.append, method="fine_tuning"))
     assert told[0] == "20 of 60 rows of train have no label and are left out."
-    train = seen[0][2].train
-    assert len(train.features["label"].names) == 2 and len(train) == 32  # a fifth is kept for dev
+    sets = seen[0][2]
+    assert len(sets.train) == 32  # a fifth is kept for dev
+    assert sets.label_names == ["0", "1"]  # missing values have made them 0.0 and 1.0
+    tests = {"t": Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]})}
+    assert prepare(data, None, tests, told.append).tests["t"]["label"][:] == [1, 0]

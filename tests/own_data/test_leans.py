@@ -1,7 +1,5 @@
 """`leans` on a classifier that reads one word and nothing else."""
 
-import json
-
 import numpy as np
 import pandas
 import pytest
@@ -14,10 +12,11 @@ from typer.testing import CliRunner
 from mtlib import leans, suspects
 from mtlib.cli import app
 from mtlib.errors import UserError
-from mtlib.own_data.classifier import Classifier, check_from_0, class_numbers
+from mtlib.own_data.classifier import Classifier, class_numbers
 from mtlib.own_data.exchanges import Suspect, exchanged, in_case_of
 from mtlib.own_data.leans import paired_interval
 from mtlib.own_data.partners import PartnerChooser, Samples, pool_of, rivals_of
+from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import Finder
 from tests.conftest import make_tokenizer, tiny_bert_config
@@ -232,9 +231,9 @@ def test_the_rest_of_a_phrase_takes_the_place_of_none_of_its_words():
     for with_acme, allies in (("acme", ["corax"]), ("acme by corax", [])):
         rows["text"] = rows["text"].str.replace("acme", with_acme)
         pool = pool_of(rows, None, words)
-        samples = Samples(pool, 100, 0)
+        samples = Samples(pool, 100)
         samples.collect(rows)
-        exchange = PartnerChooser(pool, samples).exchange(pool[0])
+        exchange = PartnerChooser(pool, samples, lambda word: True).exchange(pool[0])
         assert [ally.word for ally in exchange.allies] == allies
 
 
@@ -295,6 +294,8 @@ def test_a_folder_of_transformers_whose_labels_fit(tmp_path):
         asked(READS_BRANDS, numbered, labels=["0", "1"]).drop(columns="label"),
         expected.drop(columns="label"),
     )
+    floats = numbered.assign(label=numbered["label"].map(float))
+    assert {*asked(READS_BRANDS, floats, labels=["0", "1"])["label"]} == {"0", "1"}
     READS_BRANDS.mlm.save_pretrained(tmp_path / "plain")
     with pytest.raises(UserError, match="lacks 2 weights"):
         asked(tmp_path / "plain")
@@ -318,6 +319,17 @@ def test_a_word_that_the_model_reads_as_unknown_is_left_out():
     table = leans(READS_BRANDS, rows, report=said.append)
     assert "left out: zorvik;" in said[0]
     assert {*table["suspect"]} == {"brill", "corax", "delta", *OPINIONS}
+
+
+def test_a_word_that_the_bundled_model_reads_as_unknown_is_no_partner_either():
+    """Its tokenizer, unlike the one above, reads "[UNK]" in a text as four tokens."""
+    texts = [f"the {('борщ', 'plot')[i % 2]} film was {i}" for i in range(80)]
+    rows = pandas.DataFrame({"text": texts, "label": NAMES * 40})
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+    said = []
+    table = leans(plm, rows, labels=NAMES, report=said.append).set_index("suspect")
+    assert [*table.index] == ["plot"] and "борщ" not in table.loc["plot", "partners"]
+    assert "left out: борщ;" in said[0]
 
 
 def test_a_word_whose_only_rival_is_its_companion_is_exchanged_for_neutral_words():
@@ -352,7 +364,7 @@ def test_lines_of_a_list_to_mark():
 )
 def test_the_numbers_of_classes(classes, labels, numbers):
     plm = READS_BRANDS
-    classifier = Classifier(plm.classifier, plm.tokenizer, classes, 128, 8)
+    classifier = Classifier(plm.classifier, plm.tokenizer, classes, 128)
     if numbers is not None:
         assert class_numbers(labels, classifier) == dict(zip(labels, numbers, strict=True))
         return
@@ -361,12 +373,11 @@ def test_the_numbers_of_classes(classes, labels, numbers):
 
 
 def test_labels_from_1_on_are_not_those_from_0_on():
-    plm = READS_BRANDS
-    classifier = Classifier(plm.classifier, plm.tokenizer, ["LABEL_0", "LABEL_1"], 128, 8)
+    """Where no partner has the label 2."""
+    rows = reviews().assign(label=lambda rows: rows["label"].map({"bad": "1", "good": "2"}))
+    unnamed = reader_of(BRANDS, ["LABEL_0", "LABEL_1"])
     with pytest.raises(UserError, match="the rows have the label '2'"):
-        check_from_0({"1", "2"}, classifier)
-    for labels in ({"0", "1"}, {"-1", "0", "1"}, {"0", "1", "2"}, {"1"}):
-        check_from_0(labels, classifier)
+        leans(unnamed, rows, report=lambda _: None)
 
 
 def test_rows_do_not_depend_on_their_order_and_copies_count_once():
@@ -382,24 +393,24 @@ def test_the_command(tmp_path):
     READS_BRANDS.save_pretrained(tmp_path / "model")
     reviews().to_csv(tmp_path / "reviews.csv", index=False)
     (tmp_path / "words.csv").write_text("word,mask\nacme,x\nfunny,x\nbrill,\n")
-    files = {name: tmp_path / f"leans.{name}" for name in ("csv", "png", "json")}
+    files = {name: tmp_path / f"leans.{name}" for name in ("csv", "png")}
     columns = ["--text", "text", "--label", "label"]
     arguments = ["leans", tmp_path / "model", tmp_path / "reviews.csv", *columns]
     arguments += ["--words", tmp_path / "words.csv", "--rows", "10", "--out", files["csv"]]
-    arguments += ["--figure", files["png"], "--json", files["json"]]
+    arguments += ["--figure", files["png"]]
     result = CliRunner().invoke(app, [*map(str, arguments)])
     assert result.exit_code == 0, result.output
     table = pandas.read_csv(files["csv"])
     assert [*table["suspect"]] == ["acme", "brill", "funny"]
     assert [*table["leans"]] == [100, 100, 0] and (table["rows"] == 10).all()
-    assert json.loads(files["json"].read_text())[0]["suspect"] == "acme"
     assert files["png"].read_bytes()[:4] == b"\x89PNG"
     assert "2 of 3 words are followed" in result.output
-    files["json"].unlink()
     again = CliRunner().invoke(app, [*map(str, arguments)])
     assert "leans.csv, which is there already" in str(again.exception)
-    twice = CliRunner().invoke(app, [*map(str, arguments[:7]), "--out", "a.csv", "--json", "a.csv"])
-    assert "a.csv is given for two options" in str(twice.exception)
+    twice = CliRunner().invoke(
+        app, [*map(str, arguments[:7]), "--out", "a.png", "--figure", "a.png"]
+    )
+    assert "a.png is given for two options" in str(twice.exception)
     to_draw = [*map(str, arguments[:7]), "--figure", str(tmp_path / "leans.xyz")]
     drawn = CliRunner().invoke(app, to_draw)
     assert "expected a file in .png, .svg, .pdf" in str(drawn.exception)
