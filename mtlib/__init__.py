@@ -11,7 +11,6 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mtlib.renamed import find_old_modules
 from mtlib.threads import quiet_openmp
 
 if TYPE_CHECKING:  # for type checkers and editors; the same names as in `_NAMES`
@@ -38,7 +37,6 @@ __version__ = "0.1.0"
 
 if "torch" not in sys.modules:  # OpenMP reads its settings once, when torch is loaded
     quiet_openmp(os.environ)
-find_old_modules()
 
 _NAMES = {
     "mtlib.data.tables": ("read_table",),

@@ -18,15 +18,12 @@ from transformers import PreTrainedTokenizerBase
 
 from mtlib.plm import Batch, SharedPLM, mlm_positions_of
 from mtlib.preparing import Transform
-from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG, KeyedRNG
 from mtlib.settings import MASK_RATE, Share, check
 from mtlib.spans import WordSpans, word_marks
 from mtlib.tokens import special_tokens
 
 PLM: TypeAlias = SharedPLM | None  # the one in training, for a policy that asks it
-# of methods and attributes of `MaskingPolicy`, by their old names
-_NEW_NAMES = {"preparers": "transforms", "preparer": "transform"}
 
 
 class MaskingPolicy(ABC):
@@ -47,10 +44,6 @@ class MaskingPolicy(ABC):
     # it asks the classifier in training: masks are drawn in the step, not by the collator
     asks_classifier = False
 
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        keep_old_names(cls, _NEW_NAMES)
-
     def transforms(self) -> tuple[Transform, ...]:
         """What has to be done to a training set before this policy can read it."""
         return () if self.transform is None else (self.transform(),)
@@ -66,9 +59,6 @@ class MaskingPolicy(ABC):
                 torch's global one.
             plm: the model in training, for a policy that asks it.
         """
-
-
-keep_old_names(MaskingPolicy, _NEW_NAMES)
 
 
 @dataclass(frozen=True)

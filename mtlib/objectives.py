@@ -18,15 +18,12 @@ from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask
 from mtlib.plm import Batch, SharedPLM
-from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG
 from mtlib.rows.labels import label_column
 from mtlib.settings import Above0, ClassifierReads, Fill, Share, check
 
 # the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
 ORIGINAL = "original_ids"
-# of methods of `Objective`, by their old names
-_NEW_NAMES = {"prepare": "sample", "sizes": "denominators"}
 
 
 @dataclass
@@ -48,11 +45,6 @@ class ObjectiveOutput:
     weights: Mapping[str, float]
     logits: Tensor | None = None
     perturbed_ids: Tensor | None = None
-
-    @property
-    def parts(self) -> dict[str, Tensor]:
-        """The earlier name of `components`."""
-        return self.components
 
     @property
     def loss(self) -> Tensor:
@@ -94,10 +86,6 @@ class Objective(nn.Module, ABC):
     learning_rate: float | None = None
     masking: MaskingPolicy | None = None
 
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        keep_old_names(cls, _NEW_NAMES)
-
     @property
     def columns(self) -> Mapping[str, int | float]:
         """Columns that it needs beside the usual ones, each with the value that pads it."""
@@ -128,9 +116,6 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         """The loss of the batch."""
-
-
-keep_old_names(Objective, _NEW_NAMES)
 
 
 def with_refilled(batch: Batch, filled: ObjectiveOutput) -> Batch:

@@ -32,7 +32,6 @@ from mtlib import checkpoints
 from mtlib.checkpoints import HEAD_FILE, ON_THE_HUB, SEPARATE_FOLDER, find_file, load_model
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
-from mtlib.renamed import keep_old_names
 from mtlib.settings import Fill
 from mtlib.tokens import special_tokens
 
@@ -460,9 +459,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
         shifted = input_ids.roll(1, dims=1)
         shifted[:, 0] = self.config.decoder_start_token_id
         return shifted  # (batch, seq)
-
-
-keep_old_names(SharedPLM, {"never_fill": "block"})
 
 
 def _check_heads(classifier: PreTrainedModel, mlm: PreTrainedModel, shared: bool) -> None:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from mtlib.masking import CountedMasking
 from mtlib.policies.pos_probe import PosProbe
-from mtlib.renamed import old_names
 from mtlib.rows.folding import WORD
 from mtlib.spans import Spans, TokenSpans
 
@@ -79,6 +78,3 @@ class PartOfSpeechMasking(CountedMasking):
         if self.prefer == "function":
             return (number > len(CONTENT)).float()
         return ((number > 0) & (number <= len(CONTENT))).float()
-
-
-__getattr__ = old_names(__name__, {"MarkPartsOfSpeech": "PartOfSpeechSpans"})
