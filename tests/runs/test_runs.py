@@ -207,7 +207,6 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
         ({"task": "nli", "held_out": 8}, "held_out is 8, but nli has pairs of texts"),
         ({"train_size": 65}, "train_size is 65, but testbed_sentiment_train has 64"),
         ({"eval_max_length": 65}, r"eval_max_length is 65; .* reads at most 64 tokens"),
-        ({"max_length": 2}, r"max_length is 2; .* adds 2 tokens to every text"),
         (
             {"masking": "attribution_most", "barred": True},
             "masking is 'attribution_most', .* barred asks which words",
