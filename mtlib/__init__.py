@@ -91,15 +91,7 @@ if not TYPE_CHECKING:  # checkers would take any name for one of the package's
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module 'mtlib' has no attribute {name!r}")
-        try:
-            return getattr(import_module(_MODULES[name]), name)
-        except ImportError:
-            from mtlib.errors import UserError
-            from mtlib.requirements import misfits
-
-            if sentences := misfits():
-                raise UserError(sentences[0]) from None
-            raise
+        return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
