@@ -25,7 +25,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import BaseModelOutput, ModelOutput
 from transformers.utils.hub import PushToHubMixin
 
 from mtlib import checkpoints
@@ -171,7 +171,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
         and this one has two. The options are those of transformers.
         """
         folder = Path(folder)
-        self._check_vocabulary()
         make_writable(folder)
         (folder / HEAD_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / SEPARATE_FOLDER, ignore_errors=True)
@@ -209,45 +208,26 @@ class SharedPLM(nn.Module, PushToHubMixin):
             raise UserError(f"{file} is of another masked-LM head ({names}); save it anew.")
         self.mlm.load_state_dict(state, strict=False)
 
-    def resize_token_embeddings(
-        self,
-        new_num_tokens: int | None = None,
-        **options: Any,
-    ) -> nn.Embedding:
+    def resize_token_embeddings(self, **options: Any) -> nn.Embedding:
         """Resize the vocabulary of both heads, after tokens were added to `plm.tokenizer`.
 
         Args:
-            new_num_tokens: None takes the tokenizer's number.
             options: `pad_to_multiple_of` and `mean_resizing`, as in transformers.
 
         Returns:
             The embeddings of the trunk.
         """
-        wanted = len(self.tokenizer) if new_num_tokens is None else new_num_tokens
-        self.mlm.resize_token_embeddings(wanted, **options)
+        n_tokens = len(self.tokenizer)
+        self.mlm.resize_token_embeddings(n_tokens, **options)
         if self.shared:  # the masked LM has replaced the embeddings of the one trunk
             mlm_config = self.mlm.config.get_text_config()
             self.config.get_text_config().vocab_size = mlm_config.vocab_size
         else:
-            self.classifier.resize_token_embeddings(wanted, **options)
+            self.classifier.resize_token_embeddings(n_tokens, **options)
         self._note_blocked_tokens()
         return word_embeddings(self.trunk)[0]
 
     # --- what it can read ---
-
-    def _check_vocabulary(self) -> None:
-        """Raise `UserError` if embeddings were not resized by `resize_token_embeddings`."""
-        tables: list[nn.Embedding | nn.Linear] = [
-            *word_embeddings(self.trunk),
-            *word_embeddings(self.mlm_trunk),
-            self.mlm.get_output_embeddings(),
-        ]
-        n_tokens = len(self._blocked)
-        if {len(table.weight) for table in tables} != {n_tokens}:
-            raise UserError(
-                f"the model had {n_tokens} tokens, and embeddings of one part were resized alone. "
-                "Load it again and call plm.resize_token_embeddings(), which resizes both heads."
-            )
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -286,7 +266,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
             input_ids: of each text.
             what: what the message calls the set of texts.
         """
-        self._check_vocabulary()
         n_tokens = len(self._blocked)
         longest = 0
         largest = 0
@@ -347,7 +326,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         batch: Batch | None = None,
         /,
         **inputs: Tensor,
-    ) -> _Output | SequenceClassifierOutput:
+    ) -> _Output | ModelOutput:
         """Run `objective(self, batch)`; with inputs by name, answer as a sequence classifier.
 
         All training goes through this method, so that whatever wraps a model (autocast,
@@ -359,25 +338,15 @@ class SharedPLM(nn.Module, PushToHubMixin):
                 the classifier's own `forward` does not name is left out.
 
         Returns:
-            The objective's output; or a `SequenceClassifierOutput` whose loss is the mean
-            cross-entropy in nats.
+            The objective's output; or the classifier's, whose loss is the mean cross-entropy in
+            nats.
         """
         if objective is not None:
             assert batch is not None, "an objective needs a batch"
             return objective(self, batch)
-        labels = inputs.pop("labels", None)
         known = signature(self.classifier.forward).parameters
         read = {name: value for name, value in inputs.items() if name in known}
-        output = self.classifier(**read, return_dict=True)
-        loss = None
-        if labels is not None:
-            loss = nn.functional.cross_entropy(output.logits, labels)
-        return SequenceClassifierOutput(
-            loss=loss,
-            logits=output.logits,
-            hidden_states=output.get("hidden_states"),
-            attentions=output.get("attentions"),
-        )
+        return self.classifier(**read, return_dict=True)
 
     def classify(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
