@@ -111,7 +111,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         cls,
         name_or_path: str | Path,
         num_labels: int | None = None,
-        shared: bool = True,
+        shared: bool | None = None,
         **options: Any,
     ) -> "SharedPLM":
         """Load a masked LM with a new classifier head, or what `save_pretrained` wrote.
@@ -122,8 +122,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         Args:
             name_or_path: hub id or folder. A folder written by `save_pretrained` comes back whole.
             num_labels: classes of a new head; None takes the checkpoint's own number.
-            shared: one trunk for a plain masked LM, or two; a saved folder has what it was saved
-                with.
+            shared: one trunk, or two. None: as the folder was saved; one for a plain masked LM.
             options: `revision`, `subfolder`, `token`, `cache_dir`, `local_files_only` and
                 `force_download` mean what they mean in transformers. All others change the model's
                 configuration by its own names, for example BERT's `hidden_dropout_prob=0.0`, or
@@ -133,7 +132,8 @@ class SharedPLM(nn.Module, PushToHubMixin):
         Raises:
             UserError: no such model; no mask or padding token; a tokenizer of another model, or
                 none; weights that the checkpoint lacks, such as those of the masked-LM head; a
-                setting that its configuration does not know.
+                setting that its configuration does not know; another number of trunks than a
+                folder was saved with.
         """
         name = str(name_or_path)
         where = {key: options.pop(key) for key in ON_THE_HUB if key in options}
@@ -143,6 +143,8 @@ class SharedPLM(nn.Module, PushToHubMixin):
         head_file = find_file(name, HEAD_FILE, where)
         two_trunks = find_file(name, f"{SEPARATE_FOLDER}/config.json", where) is not None
         new_head = head_file is None and not two_trunks
+        if not new_head:
+            _check_trunks(name, wanted=shared, saved=not two_trunks)
         classifier = load_model(
             AutoModelForSequenceClassification,
             name,
@@ -160,7 +162,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
             folder = [where.get("subfolder"), SEPARATE_FOLDER]
             mlm_where = where | {"subfolder": "/".join(filter(None, folder))}
         mlm = load_model(AutoModelForMaskedLM, name, config, mlm_where)
-        return cls(classifier, mlm, tokenizer, shared and not two_trunks)
+        return cls(classifier, mlm, tokenizer, shared is not False and not two_trunks)
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
@@ -440,6 +442,16 @@ def _check_heads(classifier: PreTrainedModel, mlm: PreTrainedModel, shared: bool
             f"{type(classifier).__name__} ({classifier_trunk}) and {type(mlm).__name__} "
             f"({mlm_trunk}) cannot share a trunk; expected two models with one kind of trunk and "
             "an output layer over the vocabulary, as BERT's."
+        )
+
+
+def _check_trunks(name: str, wanted: bool | None, saved: bool) -> None:
+    """Raise `UserError` if a folder was saved with another number of trunks than is wanted."""
+    if wanted not in (None, saved):
+        trunks = "one trunk" if saved else "two trunks"
+        instead = "shared=True (no --separate)" if saved else "shared=False (--separate)"
+        raise UserError(
+            f"{name!r} was saved with {trunks}, but shared is {wanted}; give {instead}."
         )
 
 

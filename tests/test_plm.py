@@ -283,7 +283,11 @@ def test_half_precision_checkpoints_are_trained_in_single(plm, tmp_path):
 def test_saving_replaces_what_lay_there_in_the_other_form(tmp_path):
     for shared in (True, False, True):
         architecture("bert", shared=shared).save_pretrained(tmp_path)
-        assert SharedPLM.from_pretrained(tmp_path).shared == shared
+        for wanted in (None, shared):
+            assert SharedPLM.from_pretrained(tmp_path, shared=wanted).shared == shared
+        saved = f"saved with {'one trunk' if shared else 'two trunks'}, but shared is {not shared}"
+        with pytest.raises(UserError, match=saved):
+            SharedPLM.from_pretrained(tmp_path, shared=not shared)
 
 
 @pytest.mark.parametrize("shared", [True, False])

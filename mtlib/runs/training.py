@@ -63,7 +63,7 @@ def pretrained(config: TrainingConfig, labels: Iterable[str]) -> SharedPLM:
     return SharedPLM.from_pretrained(
         config.model_path,
         id2label=dict(enumerate(labels)),
-        shared=getattr(config.settings, "shared", True),
+        shared=getattr(config.settings, "shared", None),
     )
 
 
