@@ -6,7 +6,7 @@ testbed are in `mtlib.policies`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -37,8 +37,6 @@ class MaskingPolicy(ABC):
 
     # columns that the policy reads, each with the value that pads it
     columns: Mapping[str, int | float] = MappingProxyType({})
-    # what adds these columns
-    transform: Callable[[], Transform] | None = None
     # the masked LM is trained to predict the whole text, not only the masked tokens
     predict_all = False
     # it asks the classifier in training: masks are drawn in the step, not by the collator
@@ -46,7 +44,7 @@ class MaskingPolicy(ABC):
 
     def transforms(self) -> tuple[Transform, ...]:
         """What has to be done to a training set before this policy can read it."""
-        return () if self.transform is None else (self.transform(),)
+        return ()
 
     @abstractmethod
     def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:

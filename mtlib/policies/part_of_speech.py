@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mtlib.masking import CountedMasking
 from mtlib.policies.pos_probe import PosProbe
+from mtlib.preparing import Transform
 from mtlib.rows.folding import WORD
 from mtlib.spans import Spans, TokenSpans
 
@@ -69,9 +70,11 @@ class PartOfSpeechMasking(CountedMasking):
     """
 
     columns = {"part_of_speech": 0}
-    transform = PartOfSpeechSpans
 
     prefer: WordClass = "content"
+
+    def transforms(self) -> tuple[Transform, ...]:
+        return (PartOfSpeechSpans(),)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         number = batch["part_of_speech"]  # (batch, seq)
