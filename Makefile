@@ -10,7 +10,7 @@ PURELIB := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 BIN := .venv/bin
 SHELL := /bin/bash
 
-# as mtlib/threads.py has it: threads that wait give their core up soon, unless the user says otherwise
+# as mtlib/__init__.py has it: threads that wait give their core up soon, unless the user says otherwise
 ifeq ($(OMP_WAIT_POLICY)$(KMP_LIBRARY)$(GOMP_SPINCOUNT)$(KMP_BLOCKTIME),)
 export GOMP_SPINCOUNT := 1000
 export KMP_BLOCKTIME := 1

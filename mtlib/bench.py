@@ -31,10 +31,8 @@ from mtlib.contexts import precision, precision_name
 from mtlib.data.sources import load
 from mtlib.encoding import Collator, tokenise
 from mtlib.objectives import FineTuning, MaskTuning, Objective
-from mtlib.own_data.suspects import suspects
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.rows.folding import words_of
 from mtlib.runs.environment import quiet_libraries
 from mtlib.settings import check_choice
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
@@ -43,8 +41,6 @@ from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
 SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden, vocabulary
 SIZES = ((16, 16), (32, 32), (32, 128))  # sequences of a batch, tokens of a sequence
-# dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
-_PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
 _TwoTimed = tuple[Callable[[], float], Callable[[], float]]  # each returns its seconds
 _TRAINING = {
     "save_strategy": "no",
@@ -116,8 +112,7 @@ def throughput(
 
     Yields:
         A row for each size, mode and method. Modes are the keys of `MODES`, "graphs" only on a GPU
-        and "stock" only for fine-tuning. `utilisation` is the share of the device's peak FLOPs that
-        the model uses, None where the peak is unknown.
+        and "stock" only for fine-tuning.
     """
     check_choice("shape", shape, SHAPES)
     quiet_libraries()
@@ -133,11 +128,8 @@ def _throughput_of_mode(mode: str, shape: str, size: tuple[int, int], steps: int
     if mode == "stock":
         del objectives["mask_tuning"]
     batch_size, length = size
-    gpu = torch.cuda.is_available()
     speeds = {}
     for method, objective in objectives.items():
-        if gpu:
-            torch.cuda.reset_peak_memory_stats()
         plm = _random_plm(*SHAPES[shape])
         examples = _random_examples(batch_size * steps, length)
         seconds = MODES[mode](plm, objective(), examples, per_device_train_batch_size=batch_size)
@@ -149,36 +141,8 @@ def _throughput_of_mode(mode: str, shape: str, size: tuple[int, int], steps: int
             "mode": mode,
             "method": method,
             "sequences_per_second": round(speed, 1),
-            "tokens_per_second": round(speed * length),
             "ratio_to_fine_tuning": round(speeds["fine_tuning"] / speed, 2),
-            "utilisation": _utilisation(speed * model_flops(method, shape, length)),
-            "peak_memory_mb": round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
         }
-
-
-def _utilisation(flops: float) -> float | None:
-    """The share of the GPU's peak that so many operations per second are."""
-    if not torch.cuda.is_available():
-        return None
-    device = torch.cuda.get_device_name()
-    for name, tflops in _PEAK_TFLOPS.items():
-        if name in device:
-            return round(flops / (1e12 * tflops), 3)
-    return None
-
-
-def model_flops(method: str, shape: str, length: float) -> float:
-    """Floating-point operations of the forward and backward pass of one example.
-
-    A token costs 6 operations per weight of the layers, and 12 x layers x hidden x length for the
-    attention. "mask_tuning" has two such passes, and the product of its head with the vocabulary at
-    5 % of the tokens; "fine_tuning" has one pass. Other parts are small and left out.
-    """
-    layers, hidden, vocabulary = SHAPES[shape]
-    one_pass = (6 * 12 * layers * hidden**2 + 12 * layers * hidden * length) * length
-    if method == "fine_tuning":
-        return one_pass
-    return 2 * one_pass + 6 * vocabulary * hidden * 0.05 * length
 
 
 def phrases(n: int) -> Dataset:
@@ -238,28 +202,12 @@ def _epoch_functions(quick: bool) -> _TwoTimed:
     return ours, stock
 
 
-def _suspects_functions(quick: bool) -> _TwoTimed:
-    """Suspect words of a file, beside splitting its texts into words."""
-    rows = phrases(5_000 if quick else 100_000).to_pandas()
-
-    def split() -> None:
-        for text in rows["text"]:
-            words_of(text)
-
-    return lambda: _seconds(partial(suspects, rows)), lambda: _seconds(split)
-
-
 # what is measured, what it is compared with, and a function that makes the two that are timed
 BENCHMARKS = {
     "step": (
         "one Mask-tuning step",
         "one fine-tuning step, same batch",
         _step_functions,
-    ),
-    "suspects": (
-        "suspect words of 100,000 phrases (quick: 5,000)",
-        "splitting them into words",
-        _suspects_functions,
     ),
     "epoch": (
         "an epoch of Mask-tuning, SST-2's lengths",

@@ -23,7 +23,6 @@ from mtlib.tokens import text_reader
 
 DEFAULT_LENGTH = 128
 _TEXTS = ("text", "text_pair")
-_KINDS = {1: "a text", 2: "a pair of texts"}
 # names of columns that may hold the second text of a pair
 _SECOND_TEXT = re.compile(r"(?i)(text|sentence|premise|hypothesis|question|.*pair).*|.*(_b|2)")
 
@@ -57,12 +56,12 @@ def tokenise(
     dataset = dataset.with_format(None)  # tensors are neither texts nor labels
     texts = [name for name in _TEXTS if name in dataset.column_names]
     label = label_column(dataset.column_names)
-    dropped = _dropped_columns(dataset.column_names, texts, keep)
+    dropped = _dropped_columns(dataset.column_names, texts, label, keep)
     encoder = _Encoder(
         reader=text_reader(tokenizer),
         texts=texts,
         label=label,
-        length=_length_limit(tokenizer, max_length, is_pair=len(texts) == 2),
+        length=max_length or min(DEFAULT_LENGTH, tokenizer.model_max_length),
         counts_cut_texts=max_length is None,
     )
     examples = dataset.map(
@@ -91,13 +90,19 @@ def _check_dataset(dataset: object) -> None:
         )
 
 
-def _dropped_columns(names: list[str], texts: list[str], keep: Collection[str]) -> list[str]:
+def _dropped_columns(
+    names: list[str],
+    texts: list[str],
+    label: str | None,
+    keep: Collection[str],
+) -> list[str]:
     """The columns that are not carried through. Warns where one looks like a second text."""
     kept = {keep} if isinstance(keep, str) else {*keep}
     if "length" in kept:
         raise UserError("keep has 'length', which tokenise makes itself; rename your column.")
     if "text" in kept:
         kept.update(texts)
+    kept.discard(label)  # it becomes `labels`
     dropped = [name for name in names if name not in kept]
     for name in dropped:
         if name not in texts and _SECOND_TEXT.fullmatch(name):
@@ -107,19 +112,6 @@ def _dropped_columns(names: list[str], texts: list[str], keep: Collection[str]) 
             warnings.warn(message, stacklevel=3)
             break
     return dropped
-
-
-def _length_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None, is_pair: bool) -> int:
-    """How many tokens of a text are read at most."""
-    limit = max_length
-    if limit is None:
-        limit = min(DEFAULT_LENGTH, tokenizer.model_max_length)
-    n_added = tokenizer.num_special_tokens_to_add(pair=is_pair)
-    if limit <= n_added:  # tokenizers then cut nothing at all
-        raise UserError(
-            f"max_length is {limit}; the tokenizer adds {n_added} tokens to every text, give more."
-        )
-    return limit
 
 
 @dataclass
@@ -327,7 +319,6 @@ def each_token(
     examples: Dataset,
     compute: Callable[[list[int], dict], Tensor],
     columns: Mapping | None = None,
-    batch_size: int = 64,
 ) -> list[Tensor]:
     """What `compute(row numbers, batch)` gives for the tokens of each example, without padding.
 
@@ -336,14 +327,13 @@ def each_token(
         examples: tokenised.
         compute: returns `(batch, seq, ...)`.
         columns: those that a batch brings beside the model's inputs, each with its padding.
-        batch_size: examples in a batch.
 
     Returns:
         A tensor `(tokens, ...)` on the CPU for each example, in their order.
     """
     results: list[Tensor] = [torch.empty(0)] * len(examples)
     collate = Collator(plm.tokenizer, columns)
-    for rows, batch in batches_by_length(examples, collate, plm.device, batch_size):
+    for rows, batch in batches_by_length(examples, collate, plm.device):
         attended = batch["attention_mask"].bool().cpu()  # (batch, seq)
         computed = compute(rows, batch).cpu()  # (batch, seq, ...)
         for row, values, is_token in zip(rows, computed, attended, strict=True):
@@ -418,51 +408,24 @@ def _unlabelled_dataset(texts: object) -> Dataset:
     if isinstance(texts, Dataset):
         labels = [name for name in ("label", "labels") if name in texts.column_names]
         return texts.remove_columns(labels)
-    rows = _rows_of(texts)
-    n_texts = len(rows[0]) if rows else 1
-    columns = {}
-    for position, name in enumerate(_TEXTS[:n_texts]):
-        columns[name] = [row[position] for row in rows]
-    return Dataset.from_dict(columns)
-
-
-def _rows_of(texts: object) -> list[Sequence[str]]:
-    """Each text as a row of one, each pair of texts as a row of two."""
-    rows: list[Sequence[str]] = []
-    for position, given in enumerate(_sequence(texts)):
-        row = (given,) if isinstance(given, str) else given
-        if not _is_row(row):
-            raise UserError(
-                f"texts[{position}] is {reprlib.repr(given)}; expected a text or a pair of texts."
-            )
-        if rows and len(row) != len(rows[0]):
-            first, other = _KINDS[len(rows[0])], _KINDS[len(row)]
-            raise UserError(
-                f"texts[0] is {first} and texts[{position}] {other}; expected texts alone or "
-                "pairs alone."
-            )
-        rows.append(row)
-    return rows
-
-
-def _sequence(texts: object) -> Sequence:
     if hasattr(texts, "tolist"):  # a column of pandas, an array of NumPy
         texts = texts.tolist()
-    if isinstance(texts, Sequence) and not isinstance(texts, str | bytes):
-        return texts
-    given = f"a {type(texts).__name__}"
-    if texts is None or isinstance(texts, str | bytes):
-        given = reprlib.repr(texts)
-    raise UserError(
-        f"texts is {given}; expected a list of texts or of pairs of texts, or a Dataset with a "
-        "column `text`, as mtlib.read_table(path, text, label) makes it."
-    )
-
-
-def _is_row(row: object) -> bool:
-    if not isinstance(row, list | tuple) or not 1 <= len(row) <= 2:
-        return False
-    return all(isinstance(text, str) for text in row)
+    if isinstance(texts, str | bytes) or not isinstance(texts, Sequence):
+        raise UserError(
+            f"texts is a {type(texts).__name__}; expected a list of texts or of pairs of texts, or "
+            "a Dataset with a column `text`, as mtlib.read_table(path, text, label) makes it."
+        )
+    rows = [(text,) if isinstance(text, str) else text for text in texts]
+    n_texts = 2 if rows and isinstance(rows[0], list | tuple) and len(rows[0]) == 2 else 1
+    for number, row in enumerate(rows):
+        is_row = isinstance(row, list | tuple) and len(row) == n_texts
+        if not is_row or not all(isinstance(text, str) for text in row):
+            raise UserError(
+                f"texts[{number}] is {reprlib.repr(texts[number])}; expected a text or a pair of "
+                "texts, alike in all rows."
+            )
+    columns = [[row[place] for row in rows] for place in range(n_texts)]
+    return Dataset.from_dict(dict(zip(_TEXTS, columns, strict=False)))
 
 
 def _class_numbers(name: str, labels: Sequence) -> list[int]:

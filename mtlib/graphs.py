@@ -28,7 +28,7 @@ class CapturedStep:
 
     The first batch of a shape runs the step as it is, the second captures it. All graphs leave
     their gradients in the same tensors, to which `.grad` is pointed after each replay. Dropout
-    draws anew in each replay.
+    draws anew in each replay. What a batch holds beside tensors the step does not see.
 
     Args:
         step: runs both passes of a batch, needs no device-to-host synchronisation, and returns
@@ -46,6 +46,7 @@ class CapturedStep:
         self._failed = False
 
     def __call__(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        batch = {name: tensor for name, tensor in batch.items() if isinstance(tensor, Tensor)}
         shape = tuple(sorted((name, tensor.shape) for name, tensor in batch.items()))
         if self._failed or shape not in self._seen:
             self._seen.add(shape)

@@ -6,7 +6,7 @@ testbed are in `mtlib.policies`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -18,15 +18,12 @@ from transformers import PreTrainedTokenizerBase
 
 from mtlib.plm import Batch, SharedPLM, mlm_positions_of
 from mtlib.preparing import Transform
-from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG, KeyedRNG
 from mtlib.settings import MASK_RATE, Share, check
 from mtlib.spans import WordSpans, word_marks
 from mtlib.tokens import special_tokens
 
 PLM: TypeAlias = SharedPLM | None  # the one in training, for a policy that asks it
-# of methods and attributes of `MaskingPolicy`, by their old names
-_NEW_NAMES = {"preparers": "transforms", "preparer": "transform"}
 
 
 class MaskingPolicy(ABC):
@@ -40,20 +37,14 @@ class MaskingPolicy(ABC):
 
     # columns that the policy reads, each with the value that pads it
     columns: Mapping[str, int | float] = MappingProxyType({})
-    # what adds these columns
-    transform: Callable[[], Transform] | None = None
     # the masked LM is trained to predict the whole text, not only the masked tokens
     predict_all = False
     # it asks the classifier in training: masks are drawn in the step, not by the collator
     asks_classifier = False
 
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        keep_old_names(cls, _NEW_NAMES)
-
     def transforms(self) -> tuple[Transform, ...]:
         """What has to be done to a training set before this policy can read it."""
-        return () if self.transform is None else (self.transform(),)
+        return ()
 
     @abstractmethod
     def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
@@ -66,9 +57,6 @@ class MaskingPolicy(ABC):
                 torch's global one.
             plm: the model in training, for a policy that asks it.
         """
-
-
-keep_old_names(MaskingPolicy, _NEW_NAMES)
 
 
 @dataclass(frozen=True)

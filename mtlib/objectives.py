@@ -6,10 +6,12 @@ The losses of other methods are in `mtlib.methods`.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import torch
 from datasets import Dataset
+from numpy.typing import NDArray
 from pydantic import InstanceOf
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -18,15 +20,12 @@ from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask
 from mtlib.plm import Batch, SharedPLM
-from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG
 from mtlib.rows.labels import label_column
 from mtlib.settings import Above0, ClassifierReads, Fill, Share, check
 
 # the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
 ORIGINAL = "original_ids"
-# of methods of `Objective`, by their old names
-_NEW_NAMES = {"prepare": "sample", "sizes": "denominators"}
 
 
 @dataclass
@@ -48,11 +47,6 @@ class ObjectiveOutput:
     weights: Mapping[str, float]
     logits: Tensor | None = None
     perturbed_ids: Tensor | None = None
-
-    @property
-    def parts(self) -> dict[str, Tensor]:
-        """The earlier name of `components`."""
-        return self.components
 
     @property
     def loss(self) -> Tensor:
@@ -77,28 +71,18 @@ class Objective(nn.Module, ABC):
     on the model or the data are made by `build`. The trainer trains them at `learning_rate`, or at
     the classifier's rate if that is None, and saves them in its checkpoints
     (`objective.safetensors`).
-
-    An objective with `two_losses` also has a weight `alpha` and two methods like `forward`, for
-    updates that run one after the other: `masked_lm`, and `classify` of a batch with the
-    `perturbed_ids` that `masked_lm` returned. Its loss is `alpha` times the first plus `1 - alpha`
-    times the second.
     """
 
     # default name of a stage that trains on this objective
     name: str = "objective"
     # it needs `labels` and trains the classifier head
     classifies: bool = True
-    two_losses: bool = False
-    # After `sample`, a step needs no device-to-host synchronisation: a CUDA graph can hold it. Its
-    # columns have a number for each token, or one for the example: where batches are padded further
-    # for a graph, a list that happens to be as long as its text is padded too.
+    # After `sample`, a step needs no device-to-host synchronisation, and batches have few shapes: a
+    # CUDA graph can hold it. Its columns have a number for each token, or one for the example: where
+    # batches are padded further for a graph, a list that is as long as its text is padded too.
     static: bool = False
     learning_rate: float | None = None
     masking: MaskingPolicy | None = None
-
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        keep_old_names(cls, _NEW_NAMES)
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -130,9 +114,6 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         """The loss of the batch."""
-
-
-keep_old_names(Objective, _NEW_NAMES)
 
 
 def with_refilled(batch: Batch, filled: ObjectiveOutput) -> Batch:
@@ -196,10 +177,12 @@ class FineTuning(Objective):
 
     def __init__(
         self,
-        class_weights: Sequence[float] | str | None = None,
+        class_weights: Sequence[float] | NDArray[Any] | str | None = None,
         label_smoothing: float = 0.0,
     ):
         super().__init__()
+        if isinstance(class_weights, np.ndarray):  # as scikit-learn's compute_class_weight gives
+            class_weights = class_weights.tolist()
         if class_weights != "balanced":
             check("class_weights", class_weights, Sequence[Above0] | None)
         check("label_smoothing", label_smoothing, Share)
@@ -310,13 +293,13 @@ class MaskedLM(_MaskingObjective):
     """
 
     name = "masked_lm"
-    static = True
     classifies = False
 
     def __init__(self, masking: MaskingPolicy | None = None):
         super().__init__()
         check("masking", masking, InstanceOf[MaskingPolicy] | None)
         self.masking = masking or ExactMasking(0.15)
+        self.static = not self.masking.asks_classifier
 
     def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         output = self.masked_lm(plm, self.sample(plm, batch))
@@ -349,7 +332,6 @@ class MaskTuning(_MaskingObjective):
     """
 
     name = "mask_tuning"
-    two_losses = True
 
     def __init__(
         self,
@@ -366,7 +348,7 @@ class MaskTuning(_MaskingObjective):
         check("masking", masking, InstanceOf[MaskingPolicy] | None)
         check("classification", classification, InstanceOf[Objective] | None)
         self.classification = classification or FineTuning()
-        if not self.classification.classifies or self.classification.two_losses:
+        if not self.classification.classifies or isinstance(self.classification, MaskTuning):
             raise UserError(
                 f"classification is {self.classification.name!r}; expected an objective that "
                 "classifies and has one loss, such as FineTuning()."
@@ -381,7 +363,7 @@ class MaskTuning(_MaskingObjective):
         self.fill = fill
         self.classifier_reads = classifier_reads
         self.learning_rate = self.classification.learning_rate
-        self.static = self.classification.static
+        self.static = self.classification.static and not self.masking.asks_classifier
 
     @property
     def columns(self) -> Mapping[str, int | float]:

@@ -25,14 +25,13 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import BaseModelOutput, ModelOutput
 from transformers.utils.hub import PushToHubMixin
 
 from mtlib import checkpoints
 from mtlib.checkpoints import HEAD_FILE, ON_THE_HUB, SEPARATE_FOLDER, find_file, load_model
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
-from mtlib.renamed import keep_old_names
 from mtlib.settings import Fill
 from mtlib.tokens import special_tokens
 
@@ -112,7 +111,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         cls,
         name_or_path: str | Path,
         num_labels: int | None = None,
-        shared: bool = True,
+        shared: bool | None = None,
         **options: Any,
     ) -> "SharedPLM":
         """Load a masked LM with a new classifier head, or what `save_pretrained` wrote.
@@ -123,8 +122,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         Args:
             name_or_path: hub id or folder. A folder written by `save_pretrained` comes back whole.
             num_labels: classes of a new head; None takes the checkpoint's own number.
-            shared: one trunk for a plain masked LM, or two; a saved folder has what it was saved
-                with.
+            shared: one trunk, or two. None: as the folder was saved; one for a plain masked LM.
             options: `revision`, `subfolder`, `token`, `cache_dir`, `local_files_only` and
                 `force_download` mean what they mean in transformers. All others change the model's
                 configuration by its own names, for example BERT's `hidden_dropout_prob=0.0`, or
@@ -134,7 +132,8 @@ class SharedPLM(nn.Module, PushToHubMixin):
         Raises:
             UserError: no such model; no mask or padding token; a tokenizer of another model, or
                 none; weights that the checkpoint lacks, such as those of the masked-LM head; a
-                setting that its configuration does not know.
+                setting that its configuration does not know; another number of trunks than a
+                folder was saved with.
         """
         name = str(name_or_path)
         where = {key: options.pop(key) for key in ON_THE_HUB if key in options}
@@ -144,6 +143,8 @@ class SharedPLM(nn.Module, PushToHubMixin):
         head_file = find_file(name, HEAD_FILE, where)
         two_trunks = find_file(name, f"{SEPARATE_FOLDER}/config.json", where) is not None
         new_head = head_file is None and not two_trunks
+        if not new_head:
+            _check_trunks(name, wanted=shared, saved=not two_trunks)
         classifier = load_model(
             AutoModelForSequenceClassification,
             name,
@@ -161,7 +162,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
             folder = [where.get("subfolder"), SEPARATE_FOLDER]
             mlm_where = where | {"subfolder": "/".join(filter(None, folder))}
         mlm = load_model(AutoModelForMaskedLM, name, config, mlm_where)
-        return cls(classifier, mlm, tokenizer, shared and not two_trunks)
+        return cls(classifier, mlm, tokenizer, shared is not False and not two_trunks)
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
@@ -172,7 +173,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
         and this one has two. The options are those of transformers.
         """
         folder = Path(folder)
-        self._check_vocabulary()
         make_writable(folder)
         (folder / HEAD_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / SEPARATE_FOLDER, ignore_errors=True)
@@ -210,45 +210,26 @@ class SharedPLM(nn.Module, PushToHubMixin):
             raise UserError(f"{file} is of another masked-LM head ({names}); save it anew.")
         self.mlm.load_state_dict(state, strict=False)
 
-    def resize_token_embeddings(
-        self,
-        new_num_tokens: int | None = None,
-        **options: Any,
-    ) -> nn.Embedding:
+    def resize_token_embeddings(self, **options: Any) -> nn.Embedding:
         """Resize the vocabulary of both heads, after tokens were added to `plm.tokenizer`.
 
         Args:
-            new_num_tokens: None takes the tokenizer's number.
             options: `pad_to_multiple_of` and `mean_resizing`, as in transformers.
 
         Returns:
             The embeddings of the trunk.
         """
-        wanted = len(self.tokenizer) if new_num_tokens is None else new_num_tokens
-        self.mlm.resize_token_embeddings(wanted, **options)
+        n_tokens = len(self.tokenizer)
+        self.mlm.resize_token_embeddings(n_tokens, **options)
         if self.shared:  # the masked LM has replaced the embeddings of the one trunk
             mlm_config = self.mlm.config.get_text_config()
             self.config.get_text_config().vocab_size = mlm_config.vocab_size
         else:
-            self.classifier.resize_token_embeddings(wanted, **options)
+            self.classifier.resize_token_embeddings(n_tokens, **options)
         self._note_blocked_tokens()
         return word_embeddings(self.trunk)[0]
 
     # --- what it can read ---
-
-    def _check_vocabulary(self) -> None:
-        """Raise `UserError` if embeddings were not resized by `resize_token_embeddings`."""
-        tables: list[nn.Embedding | nn.Linear] = [
-            *word_embeddings(self.trunk),
-            *word_embeddings(self.mlm_trunk),
-            self.mlm.get_output_embeddings(),
-        ]
-        n_tokens = len(self._blocked)
-        if {len(table.weight) for table in tables} != {n_tokens}:
-            raise UserError(
-                f"the model had {n_tokens} tokens, and embeddings of one part were resized alone. "
-                "Load it again and call plm.resize_token_embeddings(), which resizes both heads."
-            )
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -287,7 +268,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
             input_ids: of each text.
             what: what the message calls the set of texts.
         """
-        self._check_vocabulary()
         n_tokens = len(self._blocked)
         longest = 0
         largest = 0
@@ -348,7 +328,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         batch: Batch | None = None,
         /,
         **inputs: Tensor,
-    ) -> _Output | SequenceClassifierOutput:
+    ) -> _Output | ModelOutput:
         """Run `objective(self, batch)`; with inputs by name, answer as a sequence classifier.
 
         All training goes through this method, so that whatever wraps a model (autocast,
@@ -360,25 +340,15 @@ class SharedPLM(nn.Module, PushToHubMixin):
                 the classifier's own `forward` does not name is left out.
 
         Returns:
-            The objective's output; or a `SequenceClassifierOutput` whose loss is the mean
-            cross-entropy in nats.
+            The objective's output; or the classifier's, whose loss is the mean cross-entropy in
+            nats.
         """
         if objective is not None:
             assert batch is not None, "an objective needs a batch"
             return objective(self, batch)
-        labels = inputs.pop("labels", None)
         known = signature(self.classifier.forward).parameters
         read = {name: value for name, value in inputs.items() if name in known}
-        output = self.classifier(**read, return_dict=True)
-        loss = None
-        if labels is not None:
-            loss = nn.functional.cross_entropy(output.logits, labels)
-        return SequenceClassifierOutput(
-            loss=loss,
-            logits=output.logits,
-            hidden_states=output.get("hidden_states"),
-            attentions=output.get("attentions"),
-        )
+        return self.classifier(**read, return_dict=True)
 
     def classify(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
@@ -462,9 +432,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
         return shifted  # (batch, seq)
 
 
-keep_old_names(SharedPLM, {"never_fill": "block"})
-
-
 def _check_heads(classifier: PreTrainedModel, mlm: PreTrainedModel, shared: bool) -> None:
     """Raise `UserError` unless both have the same kind of trunk, and `mlm` an output layer."""
     classifier_trunk = type(classifier.base_model).__name__
@@ -475,6 +442,16 @@ def _check_heads(classifier: PreTrainedModel, mlm: PreTrainedModel, shared: bool
             f"{type(classifier).__name__} ({classifier_trunk}) and {type(mlm).__name__} "
             f"({mlm_trunk}) cannot share a trunk; expected two models with one kind of trunk and "
             "an output layer over the vocabulary, as BERT's."
+        )
+
+
+def _check_trunks(name: str, wanted: bool | None, saved: bool) -> None:
+    """Raise `UserError` if a folder was saved with another number of trunks than is wanted."""
+    if wanted not in (None, saved):
+        trunks = "one trunk" if saved else "two trunks"
+        instead = "shared=True (no --separate)" if saved else "shared=False (--separate)"
+        raise UserError(
+            f"{name!r} was saved with {trunks}, but shared is {wanted}; give {instead}."
         )
 
 

@@ -11,7 +11,6 @@ from datasets import Dataset, load_from_disk
 
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
-from mtlib.renamed import old_names
 
 
 class Prepared(NamedTuple):
@@ -122,6 +121,3 @@ def _keep(prepared: Prepared, folder: Path) -> None:
     part = folder / f"{_COUNTS}.part"
     part.write_text(json.dumps(dict(prepared.counts)))
     part.replace(folder / _COUNTS)  # last: it says that the rest is complete
-
-
-__getattr__ = old_names(__name__, {"Preparer": "Transform"})

@@ -10,13 +10,6 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 DISTRIBUTION = "mask-tuning"
-_DISTRIBUTION_OF = {"sklearn": "scikit-learn", "yaml": "pyyaml", "IPython": "ipython"}
-
-
-def distribution_of(module: str) -> str:
-    """What to install for a module that is missing."""
-    top = module.partition(".")[0]
-    return _DISTRIBUTION_OF.get(top, top)
 
 
 def version_of(name: str) -> str | None:

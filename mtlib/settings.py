@@ -22,7 +22,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from mtlib.errors import UserError, one_of
-from mtlib.renamed import keep_old_names
 
 
 def _as_text(value: object) -> object:
@@ -64,11 +63,6 @@ class Settings(BaseModel):
             raise ValueError("a value other than true or false")
         return value
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        keep_old_names(cls, _NEW_NAMES)
-
     def ignored(self) -> dict[str, str]:
         """The settings that the values of others make ineffective, each with the reason."""
         return {}
@@ -88,10 +82,6 @@ class Settings(BaseModel):
             if value != type(self).model_fields[name].default:
                 raise UserError(f"{name} is {value!r}, but {reason}; leave one of them out.")
         return self
-
-
-_NEW_NAMES = {"unread": "ignored"}
-keep_old_names(Settings, _NEW_NAMES)
 
 
 def check(name: str, value: object, kind: Any) -> None:

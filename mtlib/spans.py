@@ -21,7 +21,6 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
-from mtlib.renamed import old_names
 from mtlib.rows.folding import UNSPACED, WORD, Finder, fold, folded_word, phrases_of
 from mtlib.tokens import special_tokens, text_reader
 
@@ -351,6 +350,3 @@ def _first_and_last(piece: str, mark: str) -> tuple[str, str]:
     first = (begun + b"\x80\x80").decode(errors="replace")[:1]
     last = text.decode(errors="replace")[-1:]
     return first, last
-
-
-__getattr__ = old_names(__name__, {"MarkTokens": "TokenSpans", "MarkWords": "WordSpans"})

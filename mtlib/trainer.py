@@ -34,22 +34,6 @@ OBJECTIVE_FILE = "objective.safetensors"
 UPDATE_FILE = "update.pt"
 _SEED_STRIDE = 1_000_003  # so that no epoch of one seed has the order of an epoch of another
 
-# Private methods of transformers' Trainer that `ObjectiveTrainer` overrides or calls, and why.
-# transformers may change them in any release: a test compares their source with that of the
-# releases that were tried.
-TRAINER_INTERNALS = {
-    "_run_epoch": "seeds the order of the batches and the masks for each epoch",
-    "_get_train_sampler": "groups by length over a whole optimiser step, in an order of our own",
-    "_get_eval_sampler": "keeps predictions in the order of the set, as the stock one does not",
-    "_get_dataloader": "called: the stock loader, over examples that carry their number",
-    "_prepare_inputs": "called: moves a batch to the device",
-    "_save": "writes both heads and the objective; the stock one pickles and refuses tied tensors",
-    "_load_from_checkpoint": "reads both heads and the objective",
-    "_load_best_model": "the same; a checkpoint that cannot be read costs no finished training",
-    "_save_optimizer_and_scheduler": "adds the state of the update",
-    "_load_optimizer_and_scheduler": "adds the state of the update, and refuses torn checkpoints",
-}
-
 # a `datasets.Dataset`, or another set of tokenised examples that has `column_names`
 Examples: TypeAlias = Dataset | torch.utils.data.Dataset[dict[str, Any]]
 Totals = Mapping[str, Tensor]  # the denominators of the means of a whole step, by name
@@ -248,6 +232,8 @@ class ObjectiveTrainer(Trainer):
             self.data_collator.epoch.fill_(epoch)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
+        if self.train_dataset is None:
+            raise UserError("train_dataset is None; give a Dataset, as mtlib.tokenise makes one.")
         return self._get_dataloader(
             dataset=_Numbered(self.train_dataset),
             description="Training",

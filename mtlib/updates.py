@@ -9,23 +9,13 @@ from torch import Tensor, nn
 from transformers import TrainingArguments
 
 from mtlib.errors import UserError
-from mtlib.objectives import Objective, ObjectiveOutput, with_refilled
+from mtlib.objectives import MaskTuning, Objective, ObjectiveOutput, with_refilled
 from mtlib.plm import Batch, SharedPLM
 from mtlib.settings import Update, check_choice
 
 DECAY = 0.95  # of the running mean of the norm of the classification gradient
 
 Loss = Callable[[SharedPLM, Batch], ObjectiveOutput]
-
-
-class TwoLosses(Protocol):
-    """What an update reads of an objective with `two_losses`."""
-
-    alpha: float
-
-    def masked_lm(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput: ...
-
-    def classify(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput: ...
 
 
 class StepTrainer(Protocol):
@@ -74,7 +64,7 @@ class AlternatingUpdate:
         Returns:
             The sum of both weighted losses, a scalar without a graph.
         """
-        objective = cast(TwoLosses, trainer.training_objective)
+        objective = cast(MaskTuning, trainer.training_objective)
         alpha = objective.alpha
         filled = trainer.run_loss(model, objective.masked_lm, batch, totals)
         mlm_loss = _backward(trainer, alpha * filled.loss)
@@ -148,7 +138,7 @@ class BalancedUpdate:
         if trainer.accelerator.sync_gradients:
             if trainer.args.world_size > 1:
                 self._average_over_processes(trainer, model)
-            objective = cast(TwoLosses, trainer.training_objective)
+            objective = cast(MaskTuning, trainer.training_objective)
             self.combine(model, objective.alpha, _loss_scale(trainer, loss.device))
         return loss
 
@@ -159,7 +149,7 @@ class BalancedUpdate:
         batch: Batch,
         totals: Mapping[str, Tensor] | None,
     ) -> Tensor:
-        objective = cast(TwoLosses, trainer.training_objective)
+        objective = cast(MaskTuning, trainer.training_objective)
         alpha = objective.alpha
         loss: Tensor | float = 0.0
         with torch.set_grad_enabled(alpha > 0):
@@ -230,7 +220,7 @@ def check_update(
     check_choice("update", update, get_args(Update))
     if update == "joint":
         return
-    if not objective.two_losses:
+    if not isinstance(objective, MaskTuning):
         given = type(objective).__name__
         raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {given}.')
     if update == "balanced":

@@ -68,8 +68,8 @@ def test_predictions_stand_in_the_order_of_the_rows(telling_plm):
 
 
 def test_what_is_computed_of_tokens_stands_in_the_order_of_the_rows(plm):
-    examples = tokenise(rows(20), plm.tokenizer)
-    found = each_token(plm, examples, lambda _, batch: batch["input_ids"], batch_size=3)
+    examples = tokenise(rows(150), plm.tokenizer)  # more than two batches
+    found = each_token(plm, examples, lambda _, batch: batch["input_ids"])
     assert [values.tolist() for values in found] == examples["input_ids"][:]
 
 
@@ -170,6 +170,7 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
     assert kept["bias"][:] == dataset["bias"][:] and kept.remove_columns("bias")[:] == plain[:]
     assert set(kept.column_names) - set(plain.column_names) == {"bias"}
     assert tokenise(dataset, plm.tokenizer, keep="bias")[:] == kept[:]
+    assert tokenise(dataset, plm.tokenizer, keep={"bias", "label"})[:] == kept[:]
     both = tokenise(
         dataset, plm.tokenizer, keep=("text", "text_pair")
     )  # as transforms ask, that read pairs too
@@ -282,17 +283,15 @@ def test_no_texts_have_no_logits(plm, make):
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (None, "texts is None; expected a list of texts or of pairs of texts, or a Dataset"),
-        ("a film", "texts is 'a film'; expected a list"),
+        (None, "texts is a NoneType; expected a list of texts or of pairs of texts, or a Dataset"),
+        ("a film", "texts is a str; expected a list"),
         (rows(2).to_pandas(), "texts is a DataFrame; expected a list"),
         (["a film", None], "texts[1] is None; expected a text or a pair of texts"),
         (pandas.Series(["a film", np.nan]), "texts[1] is nan; expected"),
         ([{"text": "a film"}], "texts[0] is {'text': 'a film'}; expected"),
         ([("a", "b"), ("a", None)], "texts[1] is ('a', None); expected"),
-        (
-            ["a", ("a", "b")],
-            "texts[0] is a text and texts[1] a pair of texts; expected texts alone",
-        ),
+        (["a", ("a", "b")], "texts[1] is ('a', 'b'); expected a text or a pair of texts, alike in"),
+        ([("a", "b"), "a"], "texts[1] is 'a'; expected"),
     ],
 )
 def test_what_is_no_list_of_texts_is_refused(plm, texts, message):

@@ -8,7 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mtlib import FineTuning, MaskTuning, ObjectiveArguments, ObjectiveTrainer
 from mtlib.encoding import Collator
+from mtlib.graphs import CapturedStep
 from mtlib.objectives import MaskedLM
+from mtlib.policies.attribution import AttributionMasking
 from tests.conftest import examples, make_plm
 
 
@@ -50,7 +52,7 @@ def test_it_notes_what_waits():
 def test_no_static_step_waits_for_the_device(objective, update, tmp_path, monkeypatch):
     # transformers asks whether all is attended to, but not while a graph is captured
     monkeypatch.setattr("transformers.masking_utils.is_tracing", lambda *_: True)
-    if update == "balanced" and not objective.two_losses:
+    if update == "balanced" and not isinstance(objective, MaskTuning):
         pytest.skip("one loss")
     plm = make_plm()
     arguments = ObjectiveArguments(
@@ -69,6 +71,20 @@ def test_no_static_step_waits_for_the_device(objective, update, tmp_path, monkey
     monkeypatch.setattr(trainer, "training_step", watched)
     trainer.train()
     assert found == [[], [], []]
+
+
+def test_attribution_takes_the_plain_step():
+    """Its masks are drawn in the step, in as many sizes as there are lengths."""
+    policy = AttributionMasking(0.05)
+    assert not MaskTuning(masking=policy).static and not MaskedLM(policy).static
+
+
+def test_entries_of_a_batch_that_are_no_tensors_are_left_out():
+    """The training loops of `data/models` leave the number of an example in the batch."""
+    seen = []
+    step = CapturedStep(lambda batch: seen.append([*batch]), torch.nn.Linear(1, 1))
+    step({"input_ids": torch.zeros(1, 2), "example": 3})
+    assert seen == [["input_ids"]]
 
 
 def test_masks_depend_on_seed_epoch_and_example_alone(plm):

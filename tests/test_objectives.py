@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -78,6 +79,9 @@ class TestClassWeights:
         torch.testing.assert_close(loss, -(weights * gold).sum() / weights.sum())
         smoothed = FineTuning(label_smoothing=0.2)(still_plm, batch).loss
         torch.testing.assert_close(smoothed, -(0.8 * gold + 0.1 * log_p.sum(1)).mean())
+
+    def test_an_array_of_weights_is_a_list_of_them(self):
+        assert FineTuning(np.array([1.0, 3.0])).weights.equal(FineTuning([1.0, 3.0]).weights)
 
     def test_equal_weights_and_no_smoothing_are_the_plain_loss(self, still_plm):
         batch = make_batch(still_plm)

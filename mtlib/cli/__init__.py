@@ -150,7 +150,7 @@ def main() -> None:
 
 def _what_to_install(error: ImportError) -> str | None:
     """What to install, in a sentence; None where the fault is ours, and the traceback is wanted."""
-    from mtlib.requirements import distribution_of, misfits
+    from mtlib.requirements import misfits
 
     if sentences := misfits():
         return sentences[0]
@@ -164,8 +164,7 @@ def _what_to_install(error: ImportError) -> str | None:
             f"this command needs Python's module {top}, which is not there on this system; "
             "on Windows, run it in WSL or on Colab."
         )
-    name = distribution_of(error.name)
     return (
-        f"this command needs the package {name}, which is not installed; pip install {name} "
+        f"this command needs the package {top}, which is not installed; pip install {top} "
         "(all optional ones, in the folder of mtlib: pip install '.[notebooks,cluster,policies]')."
     )

@@ -12,7 +12,7 @@ from mtlib.errors import UserError
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="step, suspects, epoch", show_default="all"),
+        typer.Argument(help="step, epoch", show_default="all"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
     throughput: Annotated[

@@ -27,9 +27,11 @@ class FrequencyMasking(CountedMasking):
     """The tokens that are rarest, or most frequent, in the training set (`prefer`)."""
 
     columns = {"token_counts": 0}
-    transform = CountTokens
 
     prefer: Literal["rare", "frequent"] = "rare"
+
+    def transforms(self) -> tuple[Transform, ...]:
+        return (CountTokens(),)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         """The logarithm of the count; its negative for "rare".

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mtlib.masking import CountedMasking
 from mtlib.policies.pos_probe import PosProbe
-from mtlib.renamed import old_names
+from mtlib.preparing import Transform
 from mtlib.rows.folding import WORD
 from mtlib.spans import Spans, TokenSpans
 
@@ -69,15 +69,14 @@ class PartOfSpeechMasking(CountedMasking):
     """
 
     columns = {"part_of_speech": 0}
-    transform = PartOfSpeechSpans
 
     prefer: Literal["content", "function"] = "content"
+
+    def transforms(self) -> tuple[Transform, ...]:
+        return (PartOfSpeechSpans(),)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         number = batch["part_of_speech"]  # (batch, seq)
         if self.prefer == "function":
             return (number > len(CONTENT)).float()
         return ((number > 0) & (number <= len(CONTENT))).float()
-
-
-__getattr__ = old_names(__name__, {"MarkPartsOfSpeech": "PartOfSpeechSpans"})

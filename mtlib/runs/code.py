@@ -25,7 +25,6 @@ _DECIDES_NO_NUMBER = {
     "errors.py",
     "paths.py",
     "sweeps",
-    "threads.py",
     "tutorial",
     "runs/code.py",
     "runs/environment.py",

@@ -27,6 +27,7 @@ from mtlib.contexts import precision
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.method import Stage
+from mtlib.objectives import MaskTuning
 from mtlib.paths import write_atomically, written_whole
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, prepared_examples
@@ -63,7 +64,7 @@ def pretrained(config: TrainingConfig, labels: Iterable[str]) -> SharedPLM:
     return SharedPLM.from_pretrained(
         config.model_path,
         id2label=dict(enumerate(labels)),
-        shared=getattr(config.settings, "shared", True),
+        shared=getattr(config.settings, "shared", None),
     )
 
 
@@ -305,7 +306,7 @@ class _Training:
         log_every = max(1, steps // 100)
         save_every = _steps_between_saves(steps, log_every)
         update = "joint"
-        if stage.objective.two_losses:
+        if isinstance(stage.objective, MaskTuning):
             update = getattr(config.settings, "update", "joint")
         evaluation = {}
         if evaluated:

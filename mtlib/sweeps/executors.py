@@ -25,7 +25,6 @@ from mtlib.errors import UserError
 from mtlib.sweeps.store import OTHER_CODE, Store
 from mtlib.sweeps.sweep_file import GridRun
 from mtlib.sweeps.worker import execute_run
-from mtlib.threads import quiet_openmp
 
 RETRIES = 2  # how often a run is taken up again whose process was killed
 _TICK = 0.2  # seconds between looks at what may be started
@@ -170,7 +169,7 @@ class LocalExecutor:
             sharing = self._cleanup.enter_context(_sharing(gpus[0]))
         for number in range(processes):
             gpu = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}
-            self._environments.put(quiet_openmp(threads | os.environ | gpu | sharing))
+            self._environments.put(threads | os.environ | gpu | sharing)
 
     def submit(self, run: GridRun) -> Future[str]:
         return self._pool.submit(self._run, run)

@@ -5,7 +5,6 @@ import os
 import sys
 
 from mtlib.errors import UserError
-from mtlib.threads import quiet_openmp
 
 
 def execute_run(
@@ -22,7 +21,6 @@ def execute_run(
         "written", "diverged", "reused" (a record, in place of training), "other code" (which made
         the record that is there) or "busy" (another process is at it).
     """
-    quiet_openmp(os.environ)
     from mtlib.runs.config import configure
     from mtlib.runs.locks import Busy
     from mtlib.runs.run import run

@@ -20,7 +20,7 @@ from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
 from mtlib.trainer import ObjectiveTrainer
-from tests.conftest import config, write_testbed
+from tests.conftest import config, make_plm, write_testbed
 
 
 def test_record(testbed, model, tmp_path):
@@ -207,7 +207,6 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
         ({"task": "nli", "held_out": 8}, "held_out is 8, but nli has pairs of texts"),
         ({"train_size": 65}, "train_size is 65, but testbed_sentiment_train has 64"),
         ({"eval_max_length": 65}, r"eval_max_length is 65; .* reads at most 64 tokens"),
-        ({"max_length": 2}, r"max_length is 2; .* adds 2 tokens to every text"),
         (
             {"masking": "attribution_most", "barred": True},
             "masking is 'attribution_most', .* barred asks which words",
@@ -219,6 +218,13 @@ def test_bad_input_is_told_before_training(testbed, model, tmp_path, monkeypatch
     monkeypatch.setattr(ObjectiveTrainer, "train", lambda self: pytest.fail("trained"))
     with pytest.raises(UserError, match=message):
         run(config(model, **changes), tmp_path / "out")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_saved_model_of_other_trunks_is_told_before_training(testbed, tmp_path, shared):
+    make_plm(shared=not shared).save_pretrained(tmp_path / "saved")
+    with pytest.raises(UserError, match=f"saved with .* trunks?, but shared is {shared}"):
+        run(config(tmp_path / "saved", shared=shared), tmp_path / "out")
 
 
 # --- interrupted runs: see tests/test_methods.py too ---
