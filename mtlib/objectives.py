@@ -78,8 +78,8 @@ class Objective(nn.Module, ABC):
     # it needs `labels` and trains the classifier head
     classifies: bool = True
     # After `sample`, a step needs no device-to-host synchronisation, and batches have few shapes: a
-    # CUDA graph can hold it. Its columns have a number for each token, or one for the example: where
-    # batches are padded further for a graph, a list that is as long as its text is padded too.
+    # CUDA graph can hold it. Its columns have a number for each token, or one for the example:
+    # where batches are padded further for a graph, a list as long as its text is padded too.
     static: bool = False
     learning_rate: float | None = None
     masking: MaskingPolicy | None = None
