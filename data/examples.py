@@ -33,7 +33,7 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
     `Comparison.examples` names the file that keeps them.
 
     Args:
-        comparison: whose runs count; one without settings `by`.
+        comparison: whose runs count.
         source: where the test sets are: "testbed", "hub" or a folder of releases.
         draws: number of bootstrap samples.
 
@@ -41,16 +41,12 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
         `auroc`: by run and set, in per cent, each label against the rest. In sets of pairs it is
         that of the edited halves, beside `auroc_original` and `auroc_both`.
         `bootstrap`: by set and arm, the difference to the base in points with its 95 % interval,
-        over items and seeds, for accuracy (of edited halves) and for both halves.
+        over items and seeds, for accuracy (of edited halves) and for both halves. None with
+        settings `by`, of which an arm has several runs of each seed.
 
     Raises:
-        UserError: the comparison has `by`, or a set there has other rows than those scored.
+        UserError: a set there has other rows than those scored.
     """
-    if comparison.by:
-        raise UserError(
-            f"{comparison.name} has several runs of each seed, by {', '.join(comparison.by)}; "
-            "expected a comparison with one."
-        )
     aurocs = []
     correct: dict[str, dict] = {measure: defaultdict(dict) for measure in _MEASURES}
     for arm, record in comparison.runs:
@@ -64,6 +60,8 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
                 by_seed = correct[measure][set_name].setdefault(arm, {})
                 by_seed[record["config"]["seed"]] = _correct(set_name, predicted, gold, measure)
     differences = []
+    if comparison.by:
+        correct.clear()
     for measure, by_set in correct.items():
         for set_name, by_arm in by_set.items():
             rows = _differences_to_base(comparison, by_arm, draws)

@@ -436,7 +436,6 @@ def test_pairs(model, tmp_path):
         ),
         ({"model": "/no/such/folder"}, "model is '/no/such/folder', which does not exist"),
         ({"epochs": 0}, "epochs is 0"),
-        ({"max_length": 2}, "give more"),
     ],
 )
 def test_bad_input_is_told_before_training(model, tmp_path, monkeypatch, changes, message):
