@@ -415,17 +415,29 @@ def _unlabelled_dataset(texts: object) -> Dataset:
             f"texts is a {type(texts).__name__}; expected a list of texts or of pairs of texts, or "
             "a Dataset with a column `text`, as mtlib.read_table(path, text, label) makes it."
         )
-    rows = [(text,) if isinstance(text, str) else text for text in texts]
-    n_texts = 2 if rows and isinstance(rows[0], list | tuple) and len(rows[0]) == 2 else 1
-    for number, row in enumerate(rows):
-        is_row = isinstance(row, list | tuple) and len(row) == n_texts
-        if not is_row or not all(isinstance(text, str) for text in row):
-            raise UserError(
-                f"texts[{number}] is {reprlib.repr(texts[number])}; expected a text or a pair of "
-                "texts, alike in all rows."
-            )
+    rows = _alike(texts)
+    n_texts = len(rows[0]) if rows else 1
     columns = [[row[place] for row in rows] for place in range(n_texts)]
     return Dataset.from_dict(dict(zip(_TEXTS, columns, strict=False)))
+
+
+def _alike(texts: Sequence) -> list[Sequence[str]]:
+    """Each text as a row of one, each pair of texts as a row of two, and all of one kind."""
+    for number, row in enumerate(texts):
+        if _texts_in(row) not in (1, 2) or _texts_in(row) != _texts_in(texts[0]):
+            raise UserError(
+                f"texts[{number}] is {reprlib.repr(row)}; expected a text or a pair of texts, "
+                "alike in all rows."
+            )
+    return [(row,) if isinstance(row, str) else row for row in texts]
+
+
+def _texts_in(row: object) -> int:
+    """How many texts there are in a row; 0 if it holds anything else."""
+    if isinstance(row, str):
+        return 1
+    are_texts = isinstance(row, list | tuple) and all(isinstance(text, str) for text in row)
+    return len(row) if are_texts else 0
 
 
 def _class_numbers(name: str, labels: Sequence) -> list[int]:

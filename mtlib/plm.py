@@ -210,16 +210,21 @@ class SharedPLM(nn.Module, PushToHubMixin):
             raise UserError(f"{file} is of another masked-LM head ({names}); save it anew.")
         self.mlm.load_state_dict(state, strict=False)
 
-    def resize_token_embeddings(self, **options: Any) -> nn.Embedding:
+    def resize_token_embeddings(
+        self,
+        new_num_tokens: int | None = None,
+        **options: Any,
+    ) -> nn.Embedding:
         """Resize the vocabulary of both heads, after tokens were added to `plm.tokenizer`.
 
         Args:
+            new_num_tokens: None takes the tokenizer's number.
             options: `pad_to_multiple_of` and `mean_resizing`, as in transformers.
 
         Returns:
             The embeddings of the trunk.
         """
-        n_tokens = len(self.tokenizer)
+        n_tokens = len(self.tokenizer) if new_num_tokens is None else new_num_tokens
         self.mlm.resize_token_embeddings(n_tokens, **options)
         if self.shared:  # the masked LM has replaced the embeddings of the one trunk
             mlm_config = self.mlm.config.get_text_config()

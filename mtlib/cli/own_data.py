@@ -163,22 +163,28 @@ def read_marks(file: Path) -> list[tuple[str, bool]]:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not in UTF-8 ({error.reason}); save it as UTF-8.") from error
-    lines = [line.strip() for line in io.StringIO(text, newline=None)]
+    lines = (line.strip() for line in io.StringIO(text, newline=None))
     phrases = [line for line in lines if line]
     is_table = file.suffix.lower() in (".csv", ".tsv")
-    header = phrases[0].lower() if phrases else ""
-    for separator in ",;\t":
-        names = [name.strip(' "') for name in header.split(separator)]
-        if "word" in names and (is_table or len(names) > 1):
-            return _marks_of_table(file, text, separator)
+    separator = _separator(phrases[0], is_table) if phrases else None
+    if separator is not None:
+        return _marks_in(_table(file, text, separator), file)
     # the lines of a CSV without the column `word` are no phrases
     return [] if is_table else [(phrase, True) for phrase in phrases]
 
 
-def _marks_of_table(file: Path, text: str, separator: str) -> list[tuple[str, bool]]:
-    import pandas
+def _separator(header: str, is_table: bool) -> str | None:
+    """What stands between the columns of a list; None for a list that is no table."""
+    for separator in ",;\t":
+        names = [name.strip(' "') for name in header.lower().split(separator)]
+        if "word" in names and (is_table or len(names) > 1):
+            return separator
+    return None
 
-    from mtlib.own_data.reading import is_marked
+
+def _table(file: Path, text: str, separator: str) -> "pandas.DataFrame":
+    """A list that is a table, with the names of its columns in lower case."""
+    import pandas
 
     try:
         table = pandas.read_csv(
@@ -195,6 +201,12 @@ def _marks_of_table(file: Path, text: str, separator: str) -> list[tuple[str, bo
     table.columns = [str(name).strip().lower() for name in table]
     if not table.columns.is_unique:
         raise UserError(f"{file} has two columns of one name; rename all but one.")
+    return table
+
+
+def _marks_in(table: "pandas.DataFrame", file: Path) -> list[tuple[str, bool]]:
+    from mtlib.own_data.reading import is_marked
+
     words = table["word"].str.strip()
     if "mask" not in table:
         _check_columns(table, file)

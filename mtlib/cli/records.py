@@ -48,23 +48,26 @@ def tables(
         python -m mtlib tables ablations decisive
         python -m mtlib tables --records runs
     """
-    names = names or []
     if only_list:
         _print_names(form)
-        return
+    elif records and not names:
+        _print_plain(records, form)
+    else:
+        _print_named(names or [], records or (), form)
+
+
+def _print_named(names: Sequence[str], records: Sequence[Path], form: Form) -> None:
+    """The comparisons with these names, and the claims; without names, all comparisons."""
     if form == "csv" and "claims" in names and len(names) > 1:
         raise UserError("claims have columns of their own; ask for them alone.")
-    if records and not names:
-        _print_plain(records, form)
-        return
-    chosen = _comparisons(names, records or ())
+    chosen = _comparisons(names, records)
     if "claims" in names:
         _print_claims(form)
     if form == "csv":
         _print_frames(chosen, form)
-    else:
-        for comparison in chosen:
-            _print_comparison(comparison, form)
+        return
+    for comparison in chosen:
+        _print_comparison(comparison, form)
 
 
 def _comparisons(names: Sequence[str], records: Sequence[Path]) -> list["Comparison"]:

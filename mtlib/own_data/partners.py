@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
 
 import pandas
 
@@ -45,17 +46,12 @@ def pool_of(
 ) -> list[Suspect]:
     """Words to ask about and words to exchange them for, each once."""
     marks = None if words is None else _marks(words)
-    tables = [suspects(rows) if partners is None else partners]  # the first that has it decides
-    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
-        tables.insert(0, words)
-    known = {folded_word(word) for table in tables for word in table["word"]}
-    unknown = [word for word in marks or () if word not in known]
-    if unknown := [word for word in unknown if kind_of(word) not in NOT_HIDDEN]:
+    tables = _tables(rows, words, partners)
+    if unknown := _unknown(marks, tables):
         tables.append(suspects(rows, None, 1, words=unknown))
     pool: dict[str, Suspect] = {}
-    for table in tables:
-        for suspect in _suspects_of(table, marks):
-            pool.setdefault(suspect.folded, suspect)
+    for suspect in chain.from_iterable(_suspects_of(table, marks) for table in tables):
+        pool.setdefault(suspect.folded, suspect)  # the first table that has it decides
     for word, marked in (marks or {}).items():
         given = Suspect(word, kind_of(word), EITHER, asked=True, marked=marked)
         pool.setdefault(word, given)
@@ -63,6 +59,28 @@ def pool_of(
     if not exchangeable:
         raise UserError("no word of the rows predicts a label; name words to ask about.")
     return exchangeable
+
+
+def _tables(
+    rows: Rows,
+    words: Words | None,
+    partners: pandas.DataFrame | None,
+) -> list[pandas.DataFrame]:
+    """Tables of suspects: the words, if they bring their labels, and the partners."""
+    tables = [suspects(rows) if partners is None else partners]
+    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
+        tables.insert(0, words)
+    return tables
+
+
+def _unknown(
+    marks: Mapping[str, bool] | None,
+    tables: Iterable[pandas.DataFrame],
+) -> list[str]:
+    """The words to ask about that stand in none of the tables."""
+    known = {folded_word(word) for table in tables for word in table["word"]}
+    unknown = [word for word in marks or () if word not in known]
+    return [word for word in unknown if kind_of(word) not in NOT_HIDDEN]
 
 
 def _marks(words: Words) -> dict[str, bool]:
