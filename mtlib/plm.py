@@ -25,7 +25,8 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.modeling_outputs import BaseModelOutput, ModelOutput
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils.generic import ModelOutput
 from transformers.utils.hub import PushToHubMixin
 
 from mtlib import checkpoints
