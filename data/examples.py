@@ -9,6 +9,8 @@ sets are: a folder of releases, "hub" or "testbed".
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -47,31 +49,52 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
     Raises:
         UserError: a set there has other rows than those scored.
     """
+    scored = [*_scored(comparison, source)]
     aurocs = []
-    correct: dict[str, dict] = {measure: defaultdict(dict) for measure in _MEASURES}
-    for arm, record in comparison.runs:
-        kept = probabilities(record["identity"], comparison.paths)
-        kept.pop(HELD_OUT, None)
-        for set_name, predicted in kept.items():
-            gold = _gold(set_name, source, record)
-            heading = {"identity": record["identity"], "set": set_name}
-            aurocs.append(heading | _aurocs(_of_its_labels(set_name, predicted), gold))
-            for measure in _MEASURES:
-                by_seed = correct[measure][set_name].setdefault(arm, {})
-                by_seed[record["config"]["seed"]] = _correct(set_name, predicted, gold, measure)
-    differences = []
-    if comparison.by:
-        correct.clear()
-    for measure, by_set in correct.items():
-        for set_name, by_arm in by_set.items():
-            rows = _differences_to_base(comparison, by_arm, draws)
-            differences += [row | {"set": set_name, "measure": measure} for row in rows]
+    for one in scored:
+        predicted = _of_its_labels(one.set_name, one.predicted)
+        heading = {"identity": one.record["identity"], "set": one.set_name}
+        aurocs.append(heading | _aurocs(predicted, one.gold))
+    differences = [] if comparison.by else _bootstraps(comparison, scored, draws)
     columns = ["arm", "base", "set", "n", "items", "mean", "low", "high", "measure"]
     tables = {
         "auroc": pandas.DataFrame(aurocs),
         "bootstrap": pandas.DataFrame(differences, columns=columns),
     }
     return {name: _rounded_rows(table) for name, table in tables.items()}
+
+
+class _Scored(NamedTuple):
+    """A run of an arm, and what it has answered on a set: probabilities `(n, num_labels)`."""
+
+    arm: str
+    record: dict
+    set_name: str
+    predicted: np.ndarray
+    gold: pandas.DataFrame
+
+
+def _scored(comparison: Comparison, source: str) -> Iterator[_Scored]:
+    """Each run and set of which probabilities were kept."""
+    for arm, record in comparison.runs:
+        kept = probabilities(record["identity"], comparison.paths)
+        kept.pop(HELD_OUT, None)
+        for set_name, predicted in kept.items():
+            yield _Scored(arm, record, set_name, predicted, _gold(set_name, source, record))
+
+
+def _bootstraps(comparison: Comparison, scored: list[_Scored], draws: int) -> list[dict]:
+    """A line for each measure, set and arm beside the base."""
+    differences = []
+    for measure in _MEASURES:
+        correct: dict[str, dict[str, BySeed]] = defaultdict(lambda: defaultdict(dict))
+        for one in scored:
+            hits = _correct(one.set_name, one.predicted, one.gold, measure)
+            correct[one.set_name][one.arm][one.record["config"]["seed"]] = hits
+        for set_name, by_arm in correct.items():
+            rows = _differences_to_base(comparison, by_arm, draws)
+            differences += [row | {"set": set_name, "measure": measure} for row in rows]
+    return differences
 
 
 def bootstrap(

@@ -38,7 +38,7 @@ def is_missing_folder(name: str | Path) -> bool:
 def make_writable(out: Path, empty: bool = False) -> None:
     """See to it that there is a folder that files can be written to, or raise `UserError`.
 
-    `empty`: it is to hold nothing yet, but for what an interrupted call left in `.work`.
+    `empty`: it is to hold nothing yet.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def make_writable(out: Path, empty: bool = False) -> None:
             pass
     except OSError as error:
         raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error
-    if empty and (left := sorted({path.name for path in out.iterdir()} - {".work"})):
+    if empty and (left := sorted(path.name for path in out.iterdir())):
         raise UserError(f"{out} is not empty: it holds {', '.join(left[:3])}; give a new folder.")
 
 

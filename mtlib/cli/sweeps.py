@@ -261,9 +261,10 @@ def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
     from mtlib.runs.records import shipped_records
     from mtlib.sweeps.sweep_file import n_examples
 
+    on_gpu = torch.cuda.is_available()
     seconds = defaultdict(list)  # of all stages, for each example of one
     for record in shipped_records().values():
-        if record["environment"]["device"].startswith("NVIDIA") != torch.cuda.is_available():
+        if record["environment"]["device"].startswith("NVIDIA") != on_gpu:
             continue
         config = record["config"]
         kind = tuple(config[name] for name in ("task", "method", "model"))
