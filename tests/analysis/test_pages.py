@@ -126,14 +126,14 @@ def test_the_pages_say_of_the_base_sized_model_what_the_records_say():
     as_long = mean["fine-tuning, as long, 12 epochs"]
     at_random = mean["Mask-tuning, alpha 0.6, 5 % at random, 12 epochs"]
     page = (ROOT / "README.md").read_text()
-    assert f"{at_random:.0f} % right, fine-tuning as long {as_long:.0f} |" in page
+    assert f"{at_random:.0f} % right, fine-tuning for as many epochs {as_long:.0f} |" in page
     longer_too = f"{fine_tuning:.0f} (longer: {longer:.0f}, {as_long:.0f})"
     assert f"100 % right, fine-tuning {longer_too};" in page
     report = (ROOT / "data/results/REPORT.md").read_text()
     low, high = (bound["fine-tuning, 3 epochs"] for bound in (seeds.min(), seeds.max()))
-    assert f"({fine_tuning:.0f} % right where they do, seeds {low:.0f} to {high:.0f})" in report
-    after = f"has {at_random:.0f} % after twelve epochs (fine-tuning as long {as_long:.0f})"
-    assert after in report
+    seeds_and_later = f"(seeds {low:.0f} to {high:.0f}; six: {longer:.0f}, twelve: {as_long:.0f})"
+    assert f"is {fine_tuning:.0f} % right after three epochs {seeds_and_later}" in report
+    assert f"has {at_random:.0f} after twelve" in report
     hidden = [
         arm for arm in mean.index if "left in" in arm or "deleted" in arm or "the words" in arm
     ]
