@@ -101,9 +101,9 @@ def outside_the_tables() -> set[str]:
         int(fine_tuning.replace(",", "")) / int(mask_tuning.replace(",", ""))
         for fine_tuning, mask_tuning in (with_graphs, without)
     ]
-    crossed = comparisons.load("crossed").frame().query("learning_rate == 5e-5 and kind == 'ood'")
+    crossed = comparisons.load("crossed").frame().query("kind == 'ood'")
     numbers = [step["ratio"], *ratios, *not_collapsed.mean(), *refilled_once, *of_arms]
-    crossed = crossed.query("arm == 'fine-tuning'").groupby("set")
+    crossed = crossed.query("arm == 'fine-tuning'").groupby(["set", "learning_rate"])
     numbers += [*crossed["accuracy"].mean(), *crossed["auroc"].mean()]
     return {f"{number:.1f}" for number in numbers}
 
