@@ -367,7 +367,7 @@ def predict(
         names: return the name of each text's likeliest label, of `plm.config.id2label`, in place of
             logits.
         hide: words, phrases and forms that the model is not to see: a mask takes the place of each
-            of their pieces. None by default: texts are read as they stand.
+            of their pieces. By default texts are read as they stand.
 
     Raises:
         UserError: something that is neither a text nor a pair of texts, or texts and pairs in one

@@ -171,7 +171,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         `transformers.pipeline("text-classification", folder)` loads it as it is, and gives the
         same predictions as `predict` (except for texts that spell out a structural token, see
         `mtlib.tokens`). Files of an earlier call are replaced, also if that model had one trunk
-        and this one has two. The options are those of transformers.
+        and this one has two. The options are the classifier's `save_pretrained`'s.
         """
         folder = Path(folder)
         make_writable(folder)

@@ -56,8 +56,8 @@ class ObjectiveArguments(TrainingArguments):
             AdamW step on alpha * L_MLM, then one on (1 - alpha) * L_FT
             (`updates.AlternatingUpdate`).
         cuda_graphs: on a GPU, capture both passes of a step as a graph (`graphs.CapturedStep`) if
-            the objective allows it and the step is one batch in one process. Batches are then
-            padded to few lengths.
+            the objective is `static` and the step is one batch in one process, neither compiled nor
+            checkpointed nor alternating. Batches are then padded to few lengths.
     """
 
     mlm_head_learning_rate: float | None = None

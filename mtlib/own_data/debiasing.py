@@ -68,12 +68,12 @@ def debias(
         method: of `METHODS`; "fine_tuning" trains that alone. Default: "masks_left" with words
             (data/README.md compares recipes), "fine_tuning" without.
         settings: of the method, such as `{"alpha": 0.3}`.
-        alone: without fine-tuning beside it, in half the time or less.
-        report: is told, a sentence at a time, what was found in the data.
+        alone: without fine-tuning beside it.
+        report: called with a sentence on what was found in the data.
         training: settings of `OwnTraining`.
 
-    In a part of the rows "agreeing" are those in which the words (the largest sum of z) point to
-    the row's own label, "conflicting" those in which they point to another. Intervals: Wilson's for
+    In the column `rows` "agreeing" are those whose words (the largest sum of z) point to the row's
+    own label, "conflicting" those whose words point to another. Intervals: Wilson's for
     accuracy, bootstrap over rows for F1.
 
     Raises:

@@ -71,11 +71,13 @@ def leans(
             the number of rows.
         words: what to ask about. None: all of `partners`. Words and phrases, which count as marked
             as misleading; or a table with a column `word`, in which a column `mask` may mark some
-            of them (else all are marked). A table of `suspects` also brings their labels.
+            of them. Without it all are marked, but none of a table of `suspects`, which also
+            brings their labels.
         partners: a table of `suspects` that words are exchanged for, for example of the training
             rows where `rows` are others. None: the suspects of `rows`.
-        n_rows: rows of each word, chosen by a hash of their texts, so that copies count once. Only
-            rows in which the model reads the word are taken: it is not cut off, nor [UNK].
+        n_rows: at most so many rows of each word, chosen by a hash of their texts, so that copies
+            count once. Only rows in which the model reads the word are taken: it is not cut off,
+            nor [UNK].
         labels: the names of the model's classes by number, where its configuration lacks them.
         max_length: texts are cut to so many tokens; by default to 128, or to more where the model
             was trained on longer ones by this package.

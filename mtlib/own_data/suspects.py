@@ -76,7 +76,7 @@ def suspects(
         significance: chance of a single false find among all words tested.
         words: look for these words, phrases and forms alone, also as parts of others ("acme's",
             "acme-like").
-        kinds: what to look for, of `KINDS`; `kinds=KINDS` for all.
+        kinds: which of `KINDS` to look for; not read where `words` are given.
 
     Returns:
         A table with `word`, `kind`, `where` (`text`; in pairs also `text_pair` and `both`, for
