@@ -34,6 +34,7 @@ _PANELS = {
     _START: ("task", "method", "model", "source"),
     "Data": (
         "train_size",
+        "redraw",
         "held_out",
         "max_length",
         "eval_max_length",

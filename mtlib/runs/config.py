@@ -116,6 +116,13 @@ class RunConfig(TrainingConfig):
         Count | None,
         Field(description="training examples, drawn once for all seeds (default: all)"),
     ] = None
+    redraw: Annotated[
+        bool,
+        Field(
+            description="draw the training examples anew for each seed, so that intervals over "
+            "seeds speak about other examples too"
+        ),
+    ] = False
     held_out: Annotated[
         CountFrom0,
         Field(
@@ -139,6 +146,7 @@ class RunConfig(TrainingConfig):
         _check_sets(self)
         check_model(self.model)
         _check_source(self)
+        _check_redraw(self)
         _check_held_out(self)
         _check_pairs(self)
         _check_bias(self)
@@ -358,6 +366,14 @@ def _check_source(config: RunConfig) -> None:
                 f"{config.source!r} is no testbed; take source testbed, write one with "
                 f"`python -m mtlib testbed`, or take another {name}."
             )
+
+
+def _check_redraw(config: RunConfig) -> None:
+    """Raise `UserError` where all training examples are used, so that none are drawn."""
+    if config.redraw and config.train_size is None:
+        raise UserError(
+            "redraw is True, but train_size is not given, so that nothing is drawn; give train_size."
+        )
 
 
 def _check_held_out(config: RunConfig) -> None:

@@ -122,7 +122,9 @@ class Inputs:
         if self.config.train_size is not None:
             train = datasets["train"]
             _check_train_size(self.config.train_size, len(train), "what is not held out")
-            datasets["train"] = train.select(drawn_rows(len(train), self.config.train_size))
+            draw = self.config.seed if self.config.redraw else 0
+            rows = drawn_rows(len(train), self.config.train_size, draw)
+            datasets["train"] = train.select(rows)
         return datasets
 
 
@@ -200,12 +202,13 @@ def _sentences(texts: Sequence[str]) -> tuple[list[int], list[set[int]]]:
     return sentences, [with_phrase.get(" ".join(text), set()) for text in words]
 
 
-def drawn_rows(total: int, size: int | None) -> list[int]:
+def drawn_rows(total: int, size: int | None, draw: int = 0) -> list[int]:
     """Which of `total` rows a run with `train_size` trains on, in their order; None: all.
 
-    They are the same for every seed.
+    Args:
+        draw: 0 for every seed, or the seed of a run with `redraw`.
     """
-    return sorted(np.random.default_rng(0).permutation(total)[:size].tolist())
+    return sorted(np.random.default_rng(draw).permutation(total)[:size].tolist())
 
 
 def model_sha256(folder: Path) -> str | None:

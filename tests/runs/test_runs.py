@@ -178,6 +178,16 @@ def test_more_than_there_are(testbed, model):
         _ = inputs.datasets
 
 
+def test_seeds_share_their_training_examples_unless_these_are_drawn_anew(testbed, model):
+    def texts(**changes) -> list[str]:
+        settings = {"held_out": 8, "train_size": 16} | changes
+        return list(read_inputs(config(model, **settings)).datasets["train"]["text"])
+
+    assert texts(seed=1) == texts(seed=0) == texts(seed=0, redraw=True)
+    assert texts(seed=1, redraw=True) != texts(seed=1)
+    assert texts(seed=1, redraw=True) == texts(seed=1, redraw=True, method="fine_tuning")
+
+
 def test_a_run_keeps_probabilities(model, testbed, tmp_path):
     path, _ = run(config(model, held_out=8, epochs=1, method="fine_tuning"), tmp_path / "out")
     (record,) = read_records([path])
@@ -204,6 +214,7 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
         ),
         ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
         ({"splits": {"testbed_contrast": "dev"}}, "splits has 'testbed_contrast', which is not"),
+        ({"redraw": True}, "redraw is True, but train_size is not given"),
         ({"task": "nli", "held_out": 8}, "held_out is 8, but nli has pairs of texts"),
         ({"train_size": 65}, "train_size is 65, but testbed_sentiment_train has 64"),
         ({"eval_max_length": 65}, r"eval_max_length is 65; .* reads at most 64 tokens"),
