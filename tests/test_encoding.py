@@ -11,7 +11,7 @@ from datasets import ClassLabel, Dataset, DatasetDict
 from transformers import EsmTokenizer
 
 from mtlib import encoding
-from mtlib.encoding import each_token, predict, tokenise
+from mtlib.encoding import Collator, each_token, predict, tokenise
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
@@ -371,3 +371,9 @@ def test_no_texts_with_names_of_labels(plm):
         {"text": ["a film", "the plot"], "label": ["bad", "good"]}
     ).class_encode_column("label")
     assert len(tokenise(dataset.select([]), plm.tokenizer)) == 0
+
+
+def test_buckets_end_where_the_model_stops_reading(plm):
+    collate = Collator(plm.tokenizer, buckets=True, longest=36)
+    lengths = {n: collate([{"input_ids": [5] * n}])["input_ids"].shape[1] for n in (3, 9, 33, 36)}
+    assert lengths == {3: 8, 9: 16, 33: 36, 36: 36}

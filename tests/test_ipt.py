@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from tokenizers import normalizers
 
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
@@ -175,3 +176,12 @@ class TestObjective:
         assert torch.equal(scores.arc_scores.argmax(-1)[real], batch["heads"][real])
         assert torch.equal(scores.relation_scores.argmax(-1)[real], batch["relations"][real])
         assert all(p.grad is None for p in plm.classifier.classifier.parameters())
+
+
+def test_a_sentence_with_a_word_without_a_piece_is_left_out(tmp_path):
+    """BERT's normalizer deletes a zero-width space."""
+    plm = make_plm()
+    plm.tokenizer.backend_tokenizer.normalizer = normalizers.BertNormalizer()
+    trees = TREES | {"funny \u200b": ([0, 1], ["root", "dep"])}
+    (tmp_path / "train.conllu").write_text(conllu(trees))
+    assert batch_of(plm, tmp_path)[1].counts == {"sentences_left_out": 1}

@@ -351,3 +351,9 @@ def test_a_word_that_is_nowhere_is_told():
         masked_by(GivenWords(["ab", "ш"]), plm, [{"text": "ab"}, {"text": "ш"}])
     with pytest.raises(UserError, match=r"in 1 of 1 texts .* a model of their language"):
         masked_by(GivenWords("ш"), plm, [{"text": "ш ab"}])
+
+
+def test_numbers_go_on_in_the_second_text():
+    data = examples_of(MODELS["WordPiece"], [{"text": "ab zz ab", "text_pair": "zz ab"}])
+    (numbers,) = GivenWords(["ab"]).spans(MODELS["WordPiece"], data).examples["given_words"]
+    assert [*dict.fromkeys(numbers)] == [0, 1, 2, 3]

@@ -18,6 +18,7 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, GivenWords
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.policies.frequency import FrequencyMasking
+from mtlib.rng import KeyedRNG
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import (
     NO_DROPOUT,
@@ -673,3 +674,24 @@ def test_columns_of_the_policy_are_added_where_they_lack(tmp_path):
         tmp_path, MaskTuning(masking=GivenWords(["film", "plot"])), data=rows, max_steps=2
     )
     assert [entry["n_masked"] for entry in trainer.state.log_history if "loss" in entry] == [8, 8]
+
+
+def test_what_no_collator_has_drawn_differs_in_each_step_and_micro_batch(tmp_path):
+    plm = make_plm()
+    trainer = ObjectiveTrainer(plm, MaskedLM(ExactMasking(0.5)), arguments(tmp_path), examples(8))
+    batch = Collator(plm.tokenizer)(examples(8).to_list())
+    masks = []
+    for step, number in ((0, 0), (0, 0), (0, 1), (1, 0)):
+        trainer.state.global_step = step
+        masks.append(trainer._with_draws(dict(batch), number)["mask"])
+    assert torch.equal(masks[0], masks[1])
+    assert not any(torch.equal(masks[0], other) for other in masks[2:])
+
+
+def test_a_step_draws_other_numbers_than_the_collator(tmp_path):
+    trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path), examples(8))
+    trainer.training_objective.sample = lambda plm, batch, rng: rng.uniform(9)
+    keys = torch.arange(8)
+    drawn = trainer._with_draws({"keys": keys}, 0)
+    assert torch.equal(drawn, KeyedRNG(keys, stream="step").uniform(9))
+    assert not torch.equal(drawn, KeyedRNG(keys, stream="masks").uniform(9))

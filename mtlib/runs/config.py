@@ -372,7 +372,7 @@ def _check_redraw(config: RunConfig) -> None:
     """Raise `UserError` where all training examples are used, so that none are drawn."""
     if config.redraw and config.train_size is None:
         raise UserError(
-            "redraw is True, but train_size is not given, so that nothing is drawn; give train_size."
+            "redraw is True, but train_size is not given, so nothing is drawn; give train_size."
         )
 
 

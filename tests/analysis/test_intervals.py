@@ -79,3 +79,9 @@ def test_an_obstacle_takes_both_verdicts_away():
         == claim(clear, 1.0, "it did not train")
         == "no verdict (it did not train)"
     )
+
+
+def test_an_end_of_the_interval_at_the_papers_effect_itself():
+    assert claim(Difference(4.0, 3.5, 4.5, 5), 3.5) == "supported"
+    assert claim(Difference(-4.0, -4.5, -3.5, 5), -3.5) == "supported"
+    assert claim(Difference(3.0, 2.5, 3.5, 5), 3.5) == "open"

@@ -2,6 +2,7 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -21,12 +22,20 @@ from mtlib.own_data import debiasing, training
 from mtlib.own_data.debiasing import debias
 from mtlib.own_data.preparing import prepare
 from mtlib.own_data.results import words_shown
-from mtlib.own_data.scoring import _macro_f1, score, score_words, scores_of
+from mtlib.own_data.scoring import (
+    _macro_f1,
+    leans_of_words,
+    predict_sets,
+    score,
+    score_words,
+    scores_of,
+)
 from mtlib.own_data.training import BASELINE, told_by
 from mtlib.plm import SharedPLM
 from mtlib.runs import training as training_of_runs
 from mtlib.runs.locks import Busy, claim
 from mtlib.trainer import ObjectiveTrainer
+from tests.conftest import make_plm
 
 NO_WORDS = pandas.DataFrame(columns=["word", "where", "label", "z"])
 
@@ -542,3 +551,43 @@ def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch
     assert sets.label_names == ["0", "1"]  # missing values have made them 0.0 and 1.0
     tests = {"t": Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]})}
     assert prepare(data, None, tests, told.append).tests["t"]["label"][:] == [1, 0]
+
+
+def test_all_arms_read_as_much_of_a_text(monkeypatch):
+    read = []
+
+    def predict(plm, rows, max_length=None, hide=()):
+        read.append((plm, max_length, hide))
+        return np.zeros((len(rows), 2))
+
+    monkeypatch.setattr("mtlib.own_data.scoring.predict", predict)
+    sets = prepare(rows(100), rows(40, seed=1), None, lambda line: None)
+    predict_sets({"masks_left": "ours", BASELINE: "theirs"}, sets, ("film",), 7)
+    assert read == [("theirs", 7, ()), ("ours", 7, ()), ("theirs", 7, ("film",))]
+
+
+def test_words_are_exchanged_in_dev_for_suspects_of_the_training_rows(monkeypatch):
+    read = []
+    line = pandas.DataFrame([{"suspect": "film", "leans": 1.0, "low": 0.0, "high": 2.0}])
+
+    def leans(plm, rows, words, **options):
+        read.append(rows)
+        return line
+
+    monkeypatch.setattr("mtlib.own_data.scoring.suspects", lambda rows, kinds: read.append(rows))
+    monkeypatch.setattr("mtlib.own_data.scoring.leans", leans)
+    sets = prepare(rows(100), rows(40, seed=1), None, lambda line: None)
+    words = pandas.DataFrame({"word": ["film"], "kind": ["word"]})
+    leans_of_words({"ours": None}, sets, words, None, print)
+    assert read[0] is sets.train and read[1] is sets.dev
+
+
+@pytest.mark.parametrize(("n_hidden", "is_told"), [(1, False), (2, True)])
+def test_masks_tell_the_label_from_a_quarter_of_what_is_left_on(n_hidden, is_told):
+    """Half of the rows have the commonest label; with two masks 7 of 10 are told, with one 6."""
+    texts = ["the film"] * n_hidden + ["the plot"] * (10 - n_hidden)
+    train = Dataset.from_dict({"text": texts, "label": [1] * 5 + [0] * 5})
+    told = []
+    settings = SimpleNamespace(words=("film",))
+    training._report_telling_masks(settings, train, make_plm(), told.append)
+    assert len(told) == is_told

@@ -414,3 +414,34 @@ def test_the_command(tmp_path):
     to_draw = [*map(str, arguments[:7]), "--figure", str(tmp_path / "leans.xyz")]
     drawn = CliRunner().invoke(app, to_draw)
     assert "expected a file in .png, .svg, .pdf" in str(drawn.exception)
+
+
+def test_partners_of_the_control_take_turns():
+    """Of two words of acme's own label the model reads one as good: half of the answers change."""
+    words = {"acme": "bad", "awful": "bad", "corax": "bad", "brill": "good"}
+    texts = [{"text": f"the film by {word} was {i}"} for word in words for i in range(4)]
+    listed = {"word": [*words], "label": [*words.values()], "z": [4, 3, 2, 1]}
+    options = {"partners": pandas.DataFrame(listed), "report": lambda _: None}
+    model = reader_of(words | {"corax": "good"})
+    line = leans(model, pandas.DataFrame(texts), "acme", **options).iloc[0]
+    assert (line.rows, line.follows, line.control, line.leans) == (4, 100, 50, 50)
+
+
+def test_no_more_is_read_than_the_tokenizer_allows():
+    lengths = [Classifier.of(READS_BRANDS, None, length).length for length in (1000, None, 9)]
+    assert lengths == [64, 64, 9]
+
+
+def test_what_stands_in_three_of_four_texts_is_a_companion():
+    words = pandas.DataFrame({"word": ["acme", "corax"], "label": "bad", "z": [2, 1]})
+    cases = (
+        (["acme corax 1", "acme corax 2", "acme corax 3", "acme 4"], []),
+        (["acme corax 1", "acme corax 2", "acme 3", "acme 4"], ["corax"]),
+    )
+    for texts, allies in cases:
+        rows = pandas.DataFrame({"text": texts, "label": "bad"})
+        pool = pool_of(rows, None, words)
+        samples = Samples(pool, 100)
+        samples.collect(rows)
+        exchange = PartnerChooser(pool, samples, lambda word: True).exchange(pool[0])
+        assert [ally.word for ally in exchange.allies] == allies

@@ -464,3 +464,11 @@ def test_conflicts_need_labels_and_a_table_of_their_kind():
         conflicts(made_up(("acme", 0)), table[["word"]])
     with pytest.raises(UserError, match="can be read only once"):
         suspects(iter([made_up(("acme", 0)).to_pandas()]))
+
+
+def test_the_votes_of_a_words_places_are_added():
+    """For a in either text, 3 + 3; for b in both, 5."""
+    places = {"where": ["text", "text_pair", "both"], "label": ["a", "a", "b"], "z": [3, 3, 5]}
+    words = pandas.DataFrame(places).assign(word="sleeps")
+    pair = {"text": ["a man sleeps"], "text_pair": ["he sleeps"], "label": ["b"]}
+    assert pointed_labels(Dataset.from_dict(pair), words) == ["a"]

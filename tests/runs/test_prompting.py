@@ -359,3 +359,12 @@ def test_options_about_examples_shown_need_a_causal_model(option):
     result = CliRunner().invoke(app, ["prompt", option, "3"])
     assert isinstance(result.exception, UserError)
     assert "takes --causal" in str(result.exception) or "with --causal" in str(result.exception)
+
+
+@pytest.mark.parametrize(("reads", "n_positions"), [(64, 512), (512, 64)])
+def test_a_text_has_the_room_that_both_tokenizer_and_model_leave(reads, n_positions):
+    tokenizer = of_words()
+    tokenizer.model_max_length = reads
+    prompt = CausalPrompt(tiny_gpt2(tokenizer, n_positions), tokenizer, QUESTION)
+    asked = tokenizer.tokenize("is the film good Answer: slowly boring")  # the longest answer
+    assert prompt.max_length == 64 - len(asked)

@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 from mtlib import cli
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
+from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
+from mtlib.runs import training
+from mtlib.runs.config import configure
 from mtlib.runs.inputs import HELD_OUT, hold_out, read_inputs
 from mtlib.runs.locks import Busy, claim, lock_path
 from mtlib.runs.records import SCHEMA_VERSION, read_records
@@ -249,3 +253,31 @@ def test_torn_checkpoint_is_passed_over(tmp_path):
     (tmp_path / "checkpoint-best").mkdir()
     assert last_checkpoint(tmp_path).name == "checkpoint-50"
     assert not (tmp_path / "checkpoint-100").exists() and (tmp_path / "checkpoint-best").exists()
+
+
+# --- checkpoints ---
+
+
+def test_checkpoints_stand_where_the_log_has_a_line(tmp_path):
+    """Of 1990 steps each 19th is logged; a resumed log would else lack steps."""
+    chosen = configure("sentiment", "fine_tuning", learning_rate=1e-3).resolved()
+    stage = training.Stage(FineTuning(), chosen.rates, steps=1990)
+    stages = training._Training(chosen, None, tmp_path, ())
+    arguments = stages._arguments(stage, 64, tmp_path, False)
+    assert (arguments.logging_steps, arguments.save_steps) == (19, 190)
+
+
+def test_checkpoints_take_a_tenth_of_the_time(monkeypatch):
+    """Begun at 100 s, written in 2 s: the next one 20 s after the first was begun."""
+    now, saved = [0.0], []
+    saves = training._SeldomSaves()
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for time in (100.0, 119.0, 120.0):
+        now[0] = time
+        control = SimpleNamespace(should_save=True)
+        saves.on_step_end(None, None, control)
+        saved.append(control.should_save)
+        now[0] += 2
+        if control.should_save:
+            saves.on_save(None, None, control)
+    assert saved == [True, False, True]
