@@ -255,9 +255,6 @@ def test_torn_checkpoint_is_passed_over(tmp_path):
     assert not (tmp_path / "checkpoint-100").exists() and (tmp_path / "checkpoint-best").exists()
 
 
-# --- checkpoints ---
-
-
 def test_checkpoints_stand_where_the_log_has_a_line(tmp_path):
     """Of 1990 steps each 19th is logged; a resumed log would else lack steps."""
     chosen = configure("sentiment", "fine_tuning", learning_rate=1e-3).resolved()
