@@ -351,6 +351,8 @@ class TestChangedOnce:
             "`very` is masked in one of four"
         )
         assert barred & fillings() == {"very"}
+        half = given(["a film, a very good plot", "very"])  # `very` is masked in one of two
+        assert BlockMasked(policy)(plm, half).counts == {"barred": 4}
 
     GIVEN = ["the film is very good", "funny", "a boring plot"]
 

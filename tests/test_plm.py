@@ -196,6 +196,8 @@ def test_pushed_to_the_hub_is_what_saving_writes(plm, tmp_path, monkeypatch):
     plm.push_to_hub("m")
     plm.save_pretrained(tmp_path)
     assert pushed == {"me/m": {"README.md", *(path.name for path in tmp_path.iterdir())}}
+    with pytest.raises(UserError, match=r"plm\.push_to_hub"):
+        plm.save_pretrained(tmp_path, push_to_hub=True)
 
 
 def test_saved_files_do_not_tell_how_the_last_text_was_cut(plm, tmp_path):

@@ -243,6 +243,8 @@ class Comparison(BaseModel):
             if scores[name].nunique() > 1:
                 table[name] = grouped[name].agg(_all_values)
         for title, values in values_by_column(scores, self.measures).items():
+            if title in self.by:  # the set of held-out examples is called as the setting
+                title = f"{title} accuracy"
             by_row = values.groupby([scores[name] for name in rows])
             table[title] = by_row.agg(lambda accuracies: round(fmean(accuracies), 1))
         return table

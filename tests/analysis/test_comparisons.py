@@ -213,6 +213,14 @@ class TestArms:
             {1000: 1, 2000: 2}
         )
 
+    def test_by_a_setting_that_is_called_like_a_set(self, compare):
+        records = [make_record("fine_tuning", 0, 90, 50, 60, held_out=size) for size in (200, 100)]
+        for record in records:
+            record["metrics"]["held_out"] = record["metrics"][INSIDE]
+        table = compare(records, ARMS, by=["held_out"]).table()
+        assert table["held_out"].tolist() == ["100", "200"]
+        assert table["held_out accuracy"].tolist() == [90, 90]
+
     def test_a_diverged_run_does_not_count(self, compare):
         lost = make_record("fine_tuning", 0) | {"diverged": True}
         assert len(compare([lost, make_record("fine_tuning", 1, 90, 50, 60)], ARMS).frame()) == 3

@@ -1,5 +1,7 @@
 """`leans` on a classifier that reads one word and nothing else."""
 
+from collections import Counter
+
 import numpy as np
 import pandas
 import pytest
@@ -15,7 +17,13 @@ from mtlib.errors import UserError
 from mtlib.own_data.classifier import Classifier, class_numbers
 from mtlib.own_data.exchanges import Suspect, exchanged, in_case_of
 from mtlib.own_data.leans import paired_interval
-from mtlib.own_data.partners import PartnerChooser, Samples, pool_of, rivals_of
+from mtlib.own_data.partners import (
+    PartnerChooser,
+    Samples,
+    _predicts_nothing,
+    pool_of,
+    rivals_of,
+)
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import Finder
@@ -278,6 +286,12 @@ def test_without_a_word_of_another_label_words_that_predict_nothing_take_its_pla
     assert chosen and not chosen & label_of.keys()
     # the answer is then a draw, which the first class, bad, wins
     assert (table["follows"] == 0).all() and (table["change"] < -45).all()
+
+
+@pytest.mark.parametrize(("bad", "good", "chosen"), [(3, 2, True), (2, 2, False), (4, 1, False)])
+def test_a_word_that_predicts_nothing_has_five_rows_and_no_label_of_its_own(bad, good, chosen):
+    counts = Counter(bad=bad, good=good)
+    assert _predicts_nothing(counts, Counter(bad=50, good=50)) == chosen
 
 
 def test_a_folder_of_transformers_whose_labels_fit(tmp_path):
