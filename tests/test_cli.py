@@ -5,7 +5,9 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import pandas
 import pytest
+from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -277,6 +279,16 @@ def test_the_doctor_names_versions_then_what_does_not_fit(monkeypatch, problems)
 
 def test_the_version():
     assert call("--version") == f"mtlib {mtlib.__version__}\n"
+
+
+@pytest.mark.parametrize(("width", "columns"), [(47, "word kind text"), (46, "word text")])
+def test_a_table_fits_the_terminal_with_a_line_for_each_row(width, columns, monkeypatch):
+    monkeypatch.setattr(terminal, "console", Console(width=width))
+    rows = {"word": ["disappointing"], "kind": ["word"], "text": ["a" * 50]}
+    shown = terminal.that_fits(pandas.DataFrame(rows), texts=["text"], optional=["kind"])
+    assert [*shown] == columns.split()
+    room = 20 if "kind" in shown else 26
+    assert shown["text"].tolist() == ["a" * (room - 1) + "…"]
 
 
 def test_no_control_character_of_a_text_reaches_the_terminal(capsys):

@@ -97,7 +97,7 @@ def test_train_from_csv_to_a_table(model, tmp_path):
     )
     words = list(csv.DictReader((tmp_path / "model" / "words.csv").open()))
     assert {(line["word"], line["label"]) for line in words} == {("film", "good"), ("plot", "bad")}
-    assert "leans: fine_tuning" in output and "Accuracy on dev falls" in output
+    assert "how much each model leans" in output and "Compare the conflicting rows." in output
     assert '"alpha": 0.2' in (tmp_path / "model" / "README.md").read_text()
     answers = tmp_path / "answers.csv"
     new = pandas.read_csv(tmp_path / "new.csv")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtlib.cli.own_data import File, Label, Text, read_marks
-from mtlib.cli.terminal import check_outputs, print_line, print_table
+from mtlib.cli.terminal import check_outputs, print_line, print_table, that_fits
 from mtlib.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,12 +98,14 @@ def _print_leans(table: "pandas.DataFrame") -> None:
     title = f"{followed} of {len(table)} words are followed (95 % interval above 0); in per cent"
     shown = table.drop(columns=["before", "after", "low", "high", "marked"])
     for column in ("follows", "control", "change"):
-        shown[column] = [f"{value:.0f}" for value in table[column]]
+        shown[column] = table[column].map(round)
     shown["leans"] = [
-        f"{line.leans:.0f} [{line.low:.0f}, {line.high:.0f}]" for line in table.itertuples()
+        f"{round(line.leans)} [{round(line.low)}, {round(line.high)}]"
+        for line in table.itertuples()
     ]
     if table["marked"].any():
         shown.insert(1, "mask", ["x" if marked else "" for marked in table["marked"]])
+    shown = that_fits(shown, texts=["partners"], optional=["kind", "control", "follows"])
     print_table(title, list(shown), shown.values.tolist())
     for line in table[table["follows"] > 0].head(_SHOWN_TEXTS).itertuples():
         print_line(f"{line.suspect}: {line.before}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtlib.cli.terminal import check_new, print_line, print_table
+from mtlib.cli.terminal import check_new, print_line, print_table, that_fits
 from mtlib.errors import UserError
 from mtlib.rows.forms import KINDS, NOT_HIDDEN
 
@@ -35,6 +35,7 @@ MaskWords = Annotated[
 _EXAMPLES = ("example", "counterexample")
 _SHOWN = ("word", "kind", "where", "part_of_speech", "rows", "share", "z")
 _KNOWN_COLUMNS = {"", *_SHOWN, "label", "base_rate", *_EXAMPLES}
+_OPTIONAL = ("counterexample", "kind", "part_of_speech")
 
 
 def suspects(
@@ -69,11 +70,12 @@ def suspects(
     rows = TableFile(file, text, label)
     chosen = KINDS if kinds == "all" else [kind.strip() for kind in kinds.split(",")]
     table = _found(rows, top, min_count, chosen, nouns)
-    _print_suspects(table, min_count, pairs=len(rows.texts) > 1)
+    _print_suspects(table, top, min_count, pairs=len(rows.texts) > 1)
     if copies := table.attrs["copies"]:
         print_line(f"{copies:,} of the rows are copies of others; z takes rows for independent.")
     if table.empty:
         print_line(f"none: is {', '.join(text)} the column of the texts? --min-count may be lower")
+        return
     if table["kind"].isin(NOT_HIDDEN).any():
         print_line("capitals and length cannot be hidden: do not mark them.")
     if out is not None:
@@ -111,7 +113,7 @@ def _each_once(table: "pandas.DataFrame") -> "pandas.DataFrame":
     return once.assign(where=[where[label, word] for label, word in once[["label", "word"]].values])
 
 
-def _print_suspects(table: "pandas.DataFrame", min_count: int, pairs: bool) -> None:
+def _print_suspects(table: "pandas.DataFrame", top: int, min_count: int, pairs: bool) -> None:
     about = "{rows:,} rows; {above} of {tested:,} tested predict a label (z above {threshold:.2f})"
     print_line(f"{about.format(**table.attrs)}; tested is what stands in {min_count} rows or more")
     columns = [name for name in _SHOWN if name in table]
@@ -122,7 +124,9 @@ def _print_suspects(table: "pandas.DataFrame", min_count: int, pairs: bool) -> N
         shown = lines[columns].round({"share": 2, "z": 1})
         for column in _EXAMPLES:
             shown[column] = lines[column].map(_short)
-        title = f"{label} ({base_rate:.0%} of the rows): the first {len(lines)}"
+        shown = that_fits(shown, texts=_EXAMPLES, optional=_OPTIONAL)
+        number = f"{'the first' if len(lines) == top else 'all'} {len(lines)}"
+        title = f"{label} ({base_rate:.0%} of the rows): {number}"
         print_table(title, list(shown), shown.values.tolist())
 
 
@@ -232,4 +236,5 @@ def _check_columns(names: Iterable[str], file: Path) -> None:
 
 
 def _short(text: str, most: int = 60) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -3,17 +3,22 @@
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from mtlib.errors import UserError
 
+if TYPE_CHECKING:
+    import pandas
+
 # a table in a file or a pipe is as wide as it needs to be
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
+_BORDER = 3  # characters that a column needs beside its cells
+_LEAST_OF_A_TEXT = 20  # characters
 
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -96,6 +101,47 @@ def write_json(file: Path | None, content: object) -> None:
     if file is not None:
         write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         print_line(f"written: {file}")
+
+
+def that_fits(
+    table: "pandas.DataFrame", texts: Sequence[str], optional: Sequence[str]
+) -> "pandas.DataFrame":
+    """The table as the terminal has room for it, each row one line high.
+
+    Args:
+        table: what is to be printed.
+        texts: columns that are cut.
+        optional: columns that are left out, the first of them first, while the texts would get
+            fewer than 20 characters each.
+    """
+    shown = table.astype(str)
+    to_drop = [name for name in optional if name in shown]
+    while to_drop and _room_for_each(shown, texts) < _LEAST_OF_A_TEXT:
+        shown = shown.drop(columns=to_drop.pop(0))
+    most = max(_room_for_each(shown, texts), 1)
+    for name in texts:
+        if name in shown:
+            shown[name] = [_cut(text, most) for text in shown[name]]
+    return shown
+
+
+def _room_for_each(table: "pandas.DataFrame", texts: Sequence[str]) -> int:
+    """How many characters the terminal has for each text, beside the other columns."""
+    from rich.cells import cell_len
+
+    cells = [[name, *table[name]] for name in table if name not in texts]
+    widths = [max(map(cell_len, column)) for column in cells]
+    n_texts = sum(name in table for name in texts)
+    borders = _BORDER * len(table.columns) + 1
+    return (console.width - borders - sum(widths)) // n_texts
+
+
+def _cut(text: str, most: int) -> str:
+    from rich.text import Text
+
+    cut = Text(text)
+    cut.truncate(most, overflow="ellipsis")
+    return cut.plain
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]) -> None:

@@ -16,7 +16,14 @@ from pydantic.fields import FieldInfo
 
 from mtlib.cli.described import DescribedCommand
 from mtlib.cli.own_data import File, Label, MaskWords, Text, read_words
-from mtlib.cli.terminal import console, named_values, print_line, print_table, visible
+from mtlib.cli.terminal import (
+    console,
+    named_values,
+    print_line,
+    print_table,
+    that_fits,
+    visible,
+)
 from mtlib.methods import METHODS, readers
 from mtlib.paths import make_writable
 from mtlib.runs.code import origin
@@ -24,6 +31,7 @@ from mtlib.runs.config import OwnTraining, RunConfig, all_settings, configure
 from mtlib.runs.records import read_records
 
 if TYPE_CHECKING:
+    import pandas
     from datasets import Dataset
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -312,23 +320,27 @@ def _named_files(paths: Sequence[Path]) -> dict[str, Path]:
     return {path.name if counts[path.name] == 1 else str(path): path for path in paths}
 
 
-def _print_scores(table) -> None:
-    rows = []
-    for line in table.itertuples():
-        scores = [_with_interval(line, name) for name in ("accuracy", "macro_f1")]
-        rows.append([line.set, line.rows, line.n, line.arm, *scores])
-    columns = ["set", "rows", "n", "arm", "accuracy", "macro F1"]
-    print_table("per cent, with 95 % intervals", columns, rows)
+def _print_scores(table: "pandas.DataFrame") -> None:
+    from mtlib.own_data.results import scores_shown
+
+    for set_name, lines in table.groupby("set", sort=False):
+        shown = lines[["rows", "n", "arm"]].copy()
+        shown[["accuracy", "macro F1"]] = [scores_shown(line) for line in lines.itertuples()]
+        shown = that_fits(shown, texts=["arm"], optional=["macro F1"])
+        title = f"{set_name}: per cent, with 95 % intervals"
+        print_table(title, list(shown), shown.values.tolist())
 
 
-def _print_words(by_word) -> None:
-    from mtlib.own_data.results import words_shown
+def _print_words(by_word: "pandas.DataFrame") -> None:
+    from mtlib.own_data.results import accuracy_by_word, leans_by_word
+    from mtlib.own_data.scoring import HIDDEN
 
-    columns, lines = words_shown(by_word)
-    about = "accuracy where each word conflicts, and how much the model leans on it, per cent"
-    print_table(about, columns, lines)
-
-
-def _with_interval(line, name: str) -> str:
-    value, low, high = (getattr(line, name + bound) for bound in ("", "_low", "_high"))
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+    tables = {
+        "how much each model leans on each word, per cent of its rows in dev": leans_by_word,
+        "accuracy in the rows where each word points to another label, per cent": accuracy_by_word,
+    }
+    for title, table_of in tables.items():
+        table = table_of(by_word)
+        if len(table):
+            shown = that_fits(table, texts=["word"], optional=[HIDDEN])
+            print_table(title, list(shown), shown.values.tolist())

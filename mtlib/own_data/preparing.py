@@ -183,7 +183,7 @@ def _report_known_rows(sets: OwnSets, report: Report) -> None:
     trained_on = {*_texts(sets.train)}
     for name, rows in sets.scored.items():
         if known := sum(texts in trained_on for texts in _texts(rows)):
-            report(f"{known:,} of {len(rows):,} rows of {name} stand in the training rows too.")
+            report(f"{known:,} of {len(rows):,} rows of {name} are copies of training rows.")
 
 
 def _texts(rows: Dataset) -> Iterator[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from mtlib.objectives import FineTuning
 from mtlib.own_data import debiasing, training
 from mtlib.own_data.debiasing import debias
 from mtlib.own_data.preparing import prepare
-from mtlib.own_data.results import words_shown
+from mtlib.own_data.results import accuracy_by_word, leans_by_word
 from mtlib.own_data.scoring import (
     _macro_f1,
     leans_of_words,
@@ -120,8 +120,11 @@ def test_table_model_words_and_card(model, tmp_path):
     ]
     whole = table.accuracy["new", "conflicting", "mask_tuning"]
     assert sum(parts) / conflicting == pytest.approx(whole)
-    assert by_word.leans.notna().sum() == 4 and "Accuracy on dev falls" in result.footer
-    assert "leans: fine_tuning" in card and result.footer in card
+    assert by_word.leans.notna().sum() == 4
+    fell = table.accuracy["dev", "all", "mask_tuning"] < table.accuracy["dev", "all", "fine_tuning"]
+    assert ("Accuracy on dev fell" in result.footer) == fell
+    assert result.footer.endswith("Compare the conflicting rows.")
+    assert "| word | points to | fine_tuning | mask_tuning |" in card and result.footer in card
     pandas.testing.assert_frame_equal(pandas.read_csv(tmp_path / "m" / "scores.csv"), result.table)
     assert not (tmp_path / "m" / ".work").exists()
     assert any("kept for it" in line for line in told)
@@ -219,9 +222,24 @@ def test_words_are_scored_in_one_pass_over_a_set(monkeypatch):
 
 def test_few_rows_are_shown_as_a_number():
     line = {"word": "film", "label": "good", "set": "dev", "arm": "a", "leans": np.nan}
-    for n, accuracy, shown in ((0, np.nan, ""), (3, 200 / 3, "2 of 3"), (10, 30, "30.0")):
-        _, (cells,) = words_shown(pandas.DataFrame([line | {"n": n, "accuracy": accuracy}]))
-        assert cells[3:] == [n, shown]
+    for n, accuracy, shown in ((3, 200 / 3, "2 of 3"), (10, 30, "30.0")):
+        by_word = pandas.DataFrame([line | {"n": n, "accuracy": accuracy}])
+        assert accuracy_by_word(by_word).values.tolist() == [["film", "dev", n, shown]]
+        assert leans_by_word(by_word).empty
+    assert accuracy_by_word(pandas.DataFrame([line | {"n": 0, "accuracy": np.nan}])).empty
+
+
+def test_leans_are_shown_beside_one_another():
+    line = {"word": "film", "label": "good", "set": "dev", "n": 0, "accuracy": np.nan}
+    of_arms = [
+        {"arm": "a", "leans": 40.4, "low": -0.4, "high": 80},
+        {"arm": "b", "leans": 0, "low": -9.6, "high": 10},
+        {"arm": "b, words masked", "leans": np.nan, "low": np.nan, "high": np.nan},
+    ]
+    table = leans_by_word(pandas.DataFrame([line | of_arm for of_arm in of_arms]))
+    assert table.to_dict("records") == [
+        {"word": "film", "points to": "good", "a": "40 [0, 80]", "b": "0 [-10, 10]"}
+    ]
 
 
 def test_what_other_code_began_is_not_resumed(model, tmp_path, monkeypatch):
@@ -466,7 +484,7 @@ def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):
         debias(train.add_column("hypothesis", ["a"] * 62), ["the", "film"], **given)
     assert told[0].startswith("columns of train that are not read: hypothesis;")
     assert "2 of 62 rows of train have a blank text and are left out." in told
-    assert "1 of 1 rows of t stand in the training rows too." in told
+    assert "1 of 1 rows of t are copies of training rows." in told
 
 
 def test_agreeing_and_conflicting_rows_by_hand(model, tmp_path):
