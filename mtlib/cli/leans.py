@@ -12,6 +12,18 @@ from mtlib.errors import UserError
 if TYPE_CHECKING:
     import pandas
 
+_SHOWN = (
+    "suspect",
+    "kind",
+    "where",
+    "label",
+    "rows",
+    "partners",
+    "follows",
+    "control",
+    "leans",
+    "change",
+)
 _SHOWN_TEXTS = 3
 _FIGURES = (".png", ".svg", ".pdf")
 
@@ -96,7 +108,7 @@ def _listed(file: Path | None) -> "pandas.DataFrame | None":
 def _print_leans(table: "pandas.DataFrame") -> None:
     followed = (table["low"] > 0).sum()
     title = f"{followed} of {len(table)} words are followed (95 % interval above 0); in per cent"
-    shown = table.drop(columns=["before", "after", "low", "high", "marked"])
+    shown = table[[name for name in _SHOWN if name in table]].copy()
     for column in ("follows", "control", "change"):
         shown[column] = table[column].map(round)
     shown["leans"] = [
@@ -108,8 +120,8 @@ def _print_leans(table: "pandas.DataFrame") -> None:
     shown = that_fits(shown, texts=["partners"], optional=["kind", "control", "follows"])
     print_table(title, list(shown), shown.values.tolist())
     for line in table[table["follows"] > 0].head(_SHOWN_TEXTS).itertuples():
-        print_line(f"{line.suspect}: {line.before}")
-        print_line(f"{' ' * len(line.suspect)}> {line.after}")
+        print_line(f"{line.suspect}: {line.before} [{line.answer_before}]")
+        print_line(f"{' ' * len(line.suspect)}> {line.after} [{line.answer_after}]")
     print_line("A model may rightly follow a word: that is for you to say.")
 
 

@@ -39,7 +39,9 @@ COLUMNS = [
     "high",
     "change",
     "before",
+    "answer_before",
     "after",
+    "answer_after",
 ]
 
 
@@ -93,7 +95,7 @@ def leans(
         label (0 where there are none); `leans`, the difference, with its 95 % interval over rows,
         `low` to `high` (Newcombe's for paired shares); `change`, the mean change of the probability
         of the answer, in points. `before` and `after` are the texts of one row, one that follows
-        where there is one.
+        where there is one, and `answer_before` and `answer_after` what the model says of them.
 
         Words that are marked and followed (`low` above 0) stand first, then all others, the most
         followed first. A word without a partner of another label is exchanged for words that
@@ -222,12 +224,13 @@ def _line(
     probabilities = classifier.probabilities(classifier.encode(texts))
     before, after, control = probabilities.reshape(3, len(rows), -1)  # (rows, num_labels) each
     predicted = before.argmax(1)  # (rows,)
-    follows = _follows(predicted, after.argmax(1), rows, numbers)
+    predicted_after = after.argmax(1)  # (rows,)
+    follows = _follows(predicted, predicted_after, rows, numbers)
     controls = control.argmax(1) != predicted
     low, high = paired_interval(follows, controls)
     every_row = range(len(rows))
     change = after[every_row, predicted] - before[every_row, predicted]
-    example = rows[int(follows.argmax())]  # the first that follows, else the first
+    shown = int(follows.argmax())  # the first that follows, else the first
     return {
         "suspect": suspect.word,
         "kind": suspect.kind,
@@ -242,8 +245,10 @@ def _line(
         "low": 100 * low,
         "high": 100 * high,
         "change": 100 * change.mean(),
-        "before": " / ".join(example.before),
-        "after": " / ".join(example.after),
+        "before": " / ".join(rows[shown].before),
+        "answer_before": classifier.labels[predicted[shown]],
+        "after": " / ".join(rows[shown].after),
+        "answer_after": classifier.labels[predicted_after[shown]],
     }
 
 

@@ -102,9 +102,10 @@ def test_a_model_that_reads_brands_alone_follows_them_alone():
     line = table.loc["acme"]
     assert line.before.replace("acme", "X") in (line.after.replace(word, "X") for word in BRANDS)
     assert {*line.partners.split(", ")} <= {"brill", "delta"}
+    assert (line.answer_before, line.answer_after) == (BRANDS["acme"], BRANDS["brill"])
     assert {*table.columns} == {
         *("kind", "label", "marked", "rows", "partners", "follows", "control", "leans"),
-        *("low", "high", "change", "before", "after"),
+        *("low", "high", "change", "before", "answer_before", "after", "answer_after"),
     }
 
 
@@ -304,9 +305,10 @@ def test_a_folder_of_transformers_whose_labels_fit(tmp_path):
     numbered = reviews().assign(label=lambda rows: rows["label"].map({"bad": "0", "good": "1"}))
     with pytest.raises(UserError, match=r"label '0', and the model's are bad, good"):
         asked(READS_BRANDS, numbered)
+    named = ["label", "answer_before", "answer_after"]
     pandas.testing.assert_frame_equal(
-        asked(READS_BRANDS, numbered, labels=["0", "1"]).drop(columns="label"),
-        expected.drop(columns="label"),
+        asked(READS_BRANDS, numbered, labels=["0", "1"]).drop(columns=named),
+        expected.drop(columns=named),
     )
     floats = numbered.assign(label=numbered["label"].map(float))
     assert {*asked(READS_BRANDS, floats, labels=["0", "1"])["label"]} == {"0", "1"}
