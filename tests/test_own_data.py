@@ -122,6 +122,14 @@ def test_a_list_without_words(tmp_path, content):
         read_words(tmp_path / "words")
 
 
+def test_a_list_without_marks_is_refused_before_anything_is_made(tmp_path):
+    (tmp_path / "words.csv").write_text("word,mask\nbrask,\n")
+    given = ("--mask-words", tmp_path / "words.csv", "--out", tmp_path / "model")
+    with pytest.raises(UserError, match="names no word"):
+        call("train", REVIEWS, *COLUMNS, *given)
+    assert not (tmp_path / "model").exists()
+
+
 def test_lists_as_other_programs_save_them(tmp_path):
     (tmp_path / "semicolons.csv").write_text("word;mask\nfilm;x\nplot;-\n")
     assert read_words(tmp_path / "semicolons.csv") == ["film"]

@@ -276,7 +276,8 @@ def train(
     """
     from mtlib.own_data.debiasing import debias  # loads torch
 
-    make_writable(out)
+    make_writable(out.parent)
+    words = read_words(mask_words) if mask_words else ()
     # a line, without where it was raised
     warnings.formatwarning = lambda message, *_: f"warning: {visible(str(message))}\n"
     rows = _read(file, text, label)
@@ -286,7 +287,7 @@ def train(
     tests = {name: _read(path, text, label) for name, path in _named_files(test or []).items()}
     result = debias(
         rows,
-        read_words(mask_words) if mask_words else (),
+        words,
         out=out,
         tests=tests,
         method=method,
