@@ -269,7 +269,8 @@ class Features:
         known = np.flatnonzero(keys != _NONE)
         distinct, numbers = np.unique(keys[known], return_inverse=True)
         cells = np.ones(len(known), dtype=bool), (self._row_of[known], numbers)
-        in_rows = csc_array(cells, shape=(self._n_rows, len(distinct)))  # a name counts once a row
+        in_rows = csc_array(cells, shape=(self._n_rows, len(distinct)))
+        in_rows.sum_duplicates()  # a name counts once a row; not every scipy does it unasked
         is_frequent = np.diff(in_rows.indptr) >= self._min_count
         self._blocks.append(in_rows[:, is_frequent])
         place = np.where(is_frequent, is_frequent.cumsum() - 1, _NONE)
