@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
@@ -83,6 +82,7 @@ class Objective(nn.Module, ABC):
     static: bool = False
     learning_rate: float | None = None
     masking: MaskingPolicy | None = None
+    built_for: object = None  # the trainer for whose data `build` was called last
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -177,12 +177,12 @@ class FineTuning(Objective):
 
     def __init__(
         self,
-        class_weights: Sequence[float] | NDArray[Any] | str | None = None,
+        class_weights: Sequence[float] | NDArray[Any] | Tensor | str | None = None,
         label_smoothing: float = 0.0,
     ):
         super().__init__()
-        if isinstance(class_weights, np.ndarray):  # as scikit-learn's compute_class_weight gives
-            class_weights = class_weights.tolist()
+        if hasattr(class_weights, "tolist"):  # an array, a tensor, a column of pandas
+            class_weights = cast(Any, class_weights).tolist()
         if class_weights != "balanced":
             check("class_weights", class_weights, Sequence[Above0] | None)
         check("label_smoothing", label_smoothing, Share)
@@ -192,6 +192,14 @@ class FineTuning(Objective):
         if class_weights not in (None, "balanced"):
             weights = torch.tensor(class_weights, dtype=torch.float32)
         self.register_buffer("weights", weights, persistent=False)  # (num_labels,)
+
+    def check(self, plm: SharedPLM) -> None:
+        if self.class_weights in (None, "balanced") or len(self.class_weights) == plm.num_labels:
+            return
+        raise UserError(
+            f"class_weights has {len(self.class_weights)} numbers; expected {plm.num_labels}, one "
+            "for each label of the model."
+        )
 
     def balance(self) -> None:
         """Weigh the labels by the training set, as `class_weights="balanced"` does."""

@@ -169,10 +169,10 @@ class SharedPLM(nn.Module, PushToHubMixin):
         """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
 
         `transformers.pipeline("text-classification", folder)` loads it as it is, and gives the
-        same predictions as `predict` (except for texts that spell out a structural token, see
-        `mtlib.tokens`). Files of an earlier call are replaced, also if that model had one trunk
-        and this one has two. The options are the classifier's `save_pretrained`'s, but for
-        `push_to_hub`.
+        same predictions as `predict` (except for texts of more tokens than `predict` reads, see
+        its `max_length`, or that spell out a structural token, see `mtlib.tokens`). Files of an
+        earlier call are replaced, also if that model had one trunk and this one has two. The
+        options are the classifier's `save_pretrained`'s, but for `push_to_hub`.
         """
         if options.get("push_to_hub"):  # it would upload the classifier alone
             raise UserError("push_to_hub does not work here; call plm.push_to_hub(REPOSITORY).")

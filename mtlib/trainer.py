@@ -90,8 +90,9 @@ class ObjectiveTrainer(Trainer):
       resumed run too. Sampled filling and dropout use torch's global generator.
     - The log carries the components of the loss beside `loss`: `mlm_loss`, `ft_loss`, `n_masked`
       and `share_changed`.
-    - Evaluation and prediction classify the text as it stands. For `MaskedLM`, `eval_loss` is the
-      mean of the batches' masked-LM losses, so it depends slightly on the batch size.
+    - Evaluation and prediction classify the text as it stands, and `eval_loss` is its mean
+      cross-entropy, without class weights, label smoothing or a loss of your own. For `MaskedLM`
+      it is the mean of the batches' masked-LM losses, so it depends slightly on the batch size.
 
         trainer = ObjectiveTrainer(plm, MaskTuning(alpha=0.6), ObjectiveArguments("out"), train)
         trainer.train()
@@ -123,6 +124,7 @@ class ObjectiveTrainer(Trainer):
         train_dataset: Examples | None = None,
         **kwargs: Any,
     ):
+        _check_types(plm, objective, args)
         _check_arguments(objective, args, kwargs)
         args._n_gpu = min(args.n_gpu, 1)  # DataParallel cannot split our batches
         # Trainer's constructor may make the model (`call_model_init`), and `_ready` reads these.
@@ -133,6 +135,7 @@ class ObjectiveTrainer(Trainer):
         # The order of the batches has a generator of its own, seeded for each epoch: torch's
         # global one is in another state there in a resumed run.
         self._order_generator = torch.Generator()
+        self._training_key = object()  # tells this trainer from others with the same objective
         self._forget_components()
         if plm is None and kwargs.get("model_init") is None:
             raise UserError("plm is None; give a SharedPLM, or model_init, which makes one.")
@@ -140,9 +143,11 @@ class ObjectiveTrainer(Trainer):
         super().__init__(model=model, args=args, train_dataset=self.train_dataset, **kwargs)
         self._set_collator(kwargs.get("data_collator"))
         self.processing_class = kwargs.get("processing_class") or self.plm.tokenizer
+        self.callback_handler.processing_class = self.processing_class
 
     def _set_collator(self, data_collator: Callable[[list[dict[str, Any]]], Batch] | None) -> None:
         """The user's collator, or ours, which draws the masks."""
+        self._has_own_collator = data_collator is None
         if data_collator is not None:
             self.data_collator = data_collator
             return
@@ -193,8 +198,11 @@ class ObjectiveTrainer(Trainer):
         # an evaluation without a training set needs no bias network
         if self.train_dataset is not None or not self.training_objective.classifies:
             self.training_objective.build(plm, self.train_dataset)
+        self.training_objective.built_for = self._training_key
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        if self.model is not None and self.training_objective.built_for is not self._training_key:
+            self._build_objective(self.plm)  # another trainer has built it for its own data since
         self._forget_components()  # of steps that an earlier training did not log
         self._captured_step: CapturedStep | None = None
         try:
@@ -202,7 +210,8 @@ class ObjectiveTrainer(Trainer):
         finally:
             self._captured_step = None
             # the model outlives its trainer, without the parameters that `create_optimizer` added
-            self.plm.objective = None
+            if self.model is not None:  # `model_init` may have failed
+                self.plm.objective = None
 
     # --- loss: batches, one step, its log ---
 
@@ -230,6 +239,10 @@ class ObjectiveTrainer(Trainer):
         self._order_generator.manual_seed(seed * _SEED_STRIDE + epoch)
         if isinstance(self.data_collator, Collator):
             self.data_collator.epoch.fill_(epoch)
+            if self._has_own_collator:  # a hyperparameter search may have changed the seed
+                self.data_collator.seed = self.args.seed
+        if self.state.global_step == 0:
+            self._forget_components()  # of a batch size that did not fit (auto_find_batch_size)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         if self.train_dataset is None:
@@ -603,6 +616,18 @@ def save_objective(objective: Objective, folder: Path) -> None:
 
 
 # --- what a trainer refuses, before it starts ---
+
+
+def _check_types(plm: object, objective: object, args: object) -> None:
+    expected = (
+        ("plm", plm, SharedPLM | None, "a SharedPLM, as SharedPLM.from_pretrained loads it"),
+        ("objective", objective, Objective, "an objective, such as MaskTuning(alpha=0.6)"),
+        ("args", args, ObjectiveArguments, "ObjectiveArguments, which take all TrainingArguments"),
+    )
+    for name, value, kind, wanted in expected:
+        if not isinstance(value, kind):
+            given = value.__name__ if isinstance(value, type) else type(value).__name__
+            raise UserError(f"{name} is {given}; expected {wanted}.")
 
 
 def _check_arguments(

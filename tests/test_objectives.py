@@ -107,6 +107,9 @@ class TestClassWeights:
         for weights in (5, [1.0, -1.0], "equal"):
             with pytest.raises(UserError, match="class_weights"):
                 FineTuning(weights)
+        with pytest.raises(UserError, match=r"class_weights has 3 numbers; expected 2"):
+            MaskTuning(classification=FineTuning([1.0, 2.0, 3.0])).check(plm)
+        assert FineTuning(torch.tensor([1.0, 2.0])).class_weights == [1.0, 2.0]
         message = "label_smoothing is 2; expected less than or equal to 1"
         with pytest.raises(UserError, match=message):
             FineTuning(label_smoothing=2)

@@ -34,7 +34,7 @@ from tests.weighed import WeightedFineTuning, weighted
 
 # Private methods of transformers' Trainer that `ObjectiveTrainer` overrides or calls, which any
 # release may change: the beginning of the SHA-256 of their source in the releases that were tried,
-# 5.17.0 and 5.23.0.
+# 5.17.0, 5.23.0 and 5.24.0.
 SOURCES_TRIED = {
     "_run_epoch": {"ebe374933064", "31aff00f34c3"},
     "_get_train_sampler": {"1580d7493244"},
@@ -328,6 +328,53 @@ def test_arguments_that_do_not_work(tmp_path, changes, others, message):
         )
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("plm", torch.nn.Linear(1, 1), "plm is Linear; expected a SharedPLM"),
+        ("objective", MaskTuning, "objective is MaskTuning; expected an objective, such as"),
+        ("args", TrainingArguments("out"), "args is TrainingArguments; expected ObjectiveArg"),
+    ],
+)
+def test_what_is_of_another_type(tmp_path, name, given, message):
+    arguments_by_name = {"plm": make_plm(), "objective": FineTuning(), "args": arguments(tmp_path)}
+    with pytest.raises(UserError, match=message):
+        ObjectiveTrainer(**arguments_by_name | {name: given}, train_dataset=examples(8))
+
+
+def test_two_trainers_with_one_objective_weigh_each_its_own_data(tmp_path):
+    def data(n_of_each: list[int]) -> Dataset:
+        labels = [label for label, n in enumerate(n_of_each) for _ in range(n)]
+        return examples(12).remove_columns("labels").add_column("labels", labels)
+
+    objective = FineTuning("balanced")
+    args = arguments(tmp_path, max_steps=1)
+    first, second = (
+        ObjectiveTrainer(make_plm(), objective, args, data(n)) for n in ([3, 9], [6, 6])
+    )
+    for trainer, weights in ((first, [2, 2 / 3]), (second, [1, 1]), (first, [2, 2 / 3])):
+        trainer.train()
+        torch.testing.assert_close(objective.weights, torch.tensor(weights).float())
+
+
+def test_masks_follow_a_seed_that_is_changed_later(tmp_path):
+    trainer = ObjectiveTrainer(make_plm(), MaskTuning(), arguments(tmp_path), examples(8))
+    trainer.args.seed = 9
+    trainer._begin_epoch(0)
+    assert trainer.data_collator.seed == 9
+    own = Collator(trainer.plm.tokenizer, seed=5)
+    trainer = ObjectiveTrainer(
+        make_plm(), MaskTuning(), arguments(tmp_path), examples(8), data_collator=own
+    )
+    trainer._begin_epoch(0)
+    assert own.seed == 5
+
+
+def test_callbacks_get_the_tokenizer(tmp_path):
+    trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path), examples(8))
+    assert trainer.callback_handler.processing_class is trainer.plm.tokenizer
+
+
 def test_an_optimizer_of_ones_own_has_all_parameters(tmp_path):
     plm = make_plm()
     optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
@@ -486,6 +533,17 @@ class TestModelInit:
         assert losses[0] == losses[1]
         plm = make_plm(tiny_bert_config(**NO_DROPOUT), seed=7)
         assert history(train(tmp_path, MaskTuning(), plm, examples(16))) == losses[0]
+
+    def test_an_error_of_model_init_is_the_users_own(self, tmp_path):
+        trainer = self.trainer(tmp_path)
+
+        def broken(trial=None):
+            raise ValueError("no such model")
+
+        trainer.model_init = broken
+        trainer.model = None
+        with pytest.raises(ValueError, match="no such model"):
+            trainer.train()
 
 
 @pytest.mark.parametrize("deleted", [False, True])
