@@ -59,6 +59,8 @@ def load_pretrained(auto_class: type, name_or_path: str, **kwargs: Any) -> Any:
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         what = auto_class.__name__.removeprefix("Auto")
         reason = str(error).splitlines()[0]
+        if not Path(name_or_path).exists():
+            reason = f"there is no such folder, and {reason}"
         raise UserError(
             f"cannot load {what} from {name_or_path!r}: {reason} Expected a folder with "
             "config.json, tokenizer and safetensors weights, or the id of such a model on the hub "

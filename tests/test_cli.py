@@ -291,6 +291,24 @@ def test_a_table_fits_the_terminal_with_a_line_for_each_row(width, columns, monk
     assert shown["text"].tolist() == ["a" * (room - 1) + "…"]
 
 
+@pytest.mark.parametrize(
+    ("width", "first", "last"),
+    [
+        (43, "arm ┃ accuracy ┃ interval ┃ consistency", "b │ 2 │ 2 │ 2"),
+        (42, "arm ┃ a ┃ b", "consistency │ 1 │ 2"),
+        (22, "arm a", "consistency 2"),
+    ],
+)
+def test_a_table_too_wide_for_the_terminal_stands_on_its_side(width, first, last, monkeypatch):
+    monkeypatch.setattr(terminal, "console", Console(width=width, record=True))
+    columns = ["arm", "accuracy", "interval", "consistency"]
+    terminal.print_table("t", columns, [["a", 1, 1, 1], ["b", 2, 2, 2]])
+    printed = terminal.console.export_text()
+    lines = [" ".join(line.split()).strip("┃│ ") for line in printed.splitlines()]
+    lines = [line for line in lines if re.search("[a-z0-9]", line)]
+    assert (lines[1], lines[-1]) == (first, last)
+
+
 def test_no_control_character_of_a_text_reaches_the_terminal(capsys):
     terminal.print_line("\x1b[2Jfilm\u202e\x9b1m\nplot")
     terminal.print_table("words\x1b", ["word"], [["a\x1b]0;x\x07b\nc"], [None]])

@@ -1,5 +1,6 @@
 """Commands whose docstrings end with examples, and the name that they are called by."""
 
+import re
 import textwrap
 
 from typer import Context
@@ -9,6 +10,7 @@ from mtlib.cli.terminal import console
 
 PROGRAM = "python -m mtlib"  # as the pages have it: it works wherever mtlib can be imported
 _EXAMPLES = "\n\nExamples:\n"
+_LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")  # within a paragraph
 
 
 class _WithExamples:
@@ -16,6 +18,7 @@ class _WithExamples:
 
     def __init__(self, *arguments, help: str | None = None, **options):
         about, _, examples = (help or "").partition(_EXAMPLES)
+        about = _LINE_BREAK.sub(" ", about)  # a terminal has lines of another length
         super().__init__(*arguments, help=about, **options)
         self.examples = textwrap.dedent(examples).splitlines()
 

@@ -110,6 +110,8 @@ def _print_frames(chosen: Sequence["Comparison"], form: Form) -> None:
 
 
 def _print_comparison(comparison: "Comparison", form: Form) -> None:
+    if not comparison.tasks:
+        print_line(f"{comparison.name}: no record belongs to one of its arms.")
     for task in comparison.tasks:
         heading = f"{comparison.name}, {task}"
         table = comparison.table(task)
@@ -171,6 +173,8 @@ def bundle(
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.gz.")
     make_writable(to.parent)
     bundled = records.bundle([*([to] if to.exists() else []), *folders], to)
+    if not bundled:
+        raise UserError(f"there is no record in {', '.join(map(str, folders))}.")
     print_line(f"{len(bundled)} records: {to}")
     if n := sum(has_uncommitted_code(record) for record in bundled):
         print_line(

@@ -131,9 +131,16 @@ def sweep(
 def _print_plan(runs: Sequence["GridRun"], store: "Store") -> None:
     states = [_state(run, store) for run in runs]
     columns = _columns([run.config for run in runs])
-    columns["record"] = states
-    columns["minutes"] = _minutes(runs, states)
-    print_table(f"{len(runs)} runs", columns, zip(*columns.values(), strict=True))
+    minutes = _minutes(runs, states)
+    alike = {name: values[0] for name, values in columns.items() if len({*map(repr, values)}) == 1}
+    shown = {name: values for name, values in columns.items() if name not in alike}
+    shown |= {"record": states, "minutes": [_minutes_shown(number) for number in minutes]}
+    if alike:
+        print_line(f"all with {', '.join(f'{name} {value}' for name, value in alike.items())}")
+    print_table(f"{len(runs)} runs", shown, zip(*shown.values(), strict=True))
+    total = sum(number for number in minutes if number is not None)
+    if not math.isnan(total):
+        print_line(f"{_minutes_shown(total)} minutes one after the other")
     to_do = [run for run, state in zip(runs, states, strict=True) if state == "to do"]
     if n_shipped := sum(run.shipped for run in to_do):
         print_line(f"{n_shipped} of those to do have a shipped record, which --reuse takes")
@@ -251,10 +258,19 @@ def _columns(configs: Sequence["RunConfig"]) -> dict[str, list]:
     return columns
 
 
-def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
+def _minutes_shown(minutes: float | None) -> str:
+    if minutes is None:
+        return ""
+    if math.isnan(minutes):
+        return "?"
+    return f"{minutes:.0f}" if minutes >= 10 else f"{minutes:.1f}"
+
+
+def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[float | None]:
     """How long the training of runs to do takes if it goes as in the project's records.
 
-    Those of the same task, method and model count, made on a GPU as here, or on none as here.
+    Those of the same task, method and model count, made on a GPU as here, or on none as here. NaN
+    where there is none, and None for a run that is not to do.
     """
     import torch
 
@@ -274,11 +290,11 @@ def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
     for run, state in zip(runs, states, strict=True):
         kind = (run.config.task, run.config.method, Path(run.config.model).name)
         if state != "to do":
-            minutes.append("")
+            minutes.append(None)
         elif kind in seconds:
-            minutes.append(f"{run.examples * median(seconds[kind]) / 60:.0f}")
+            minutes.append(run.examples * median(seconds[kind]) / 60)
         else:
-            minutes.append("?")
+            minutes.append(math.nan)
     return minutes
 
 

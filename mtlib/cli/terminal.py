@@ -14,6 +14,7 @@ from mtlib.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
+    from rich.table import Table
 
 # a table in a file or a pipe is as wide as it needs to be
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
@@ -145,15 +146,47 @@ def _cut(text: str, most: int) -> str:
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]) -> None:
-    """None and what is not a number are left empty."""
+    """None and what is not a number are left empty.
+
+    Where the terminal is too narrow for a table without cut words, its rows become columns; where
+    that is too wide too, blocks of lines.
+    """
+    lines = [list(columns), *([_shown(cell) for cell in row] for row in rows)]
+    for cells in (lines, [*zip(*lines, strict=True)]):
+        table = _table(title, cells)
+        if table is not None:
+            console.print(table)
+            return
+    _print_blocks(title, lines)
+
+
+def _table(title: str, lines: Sequence[Sequence[str]]) -> "Table | None":
+    """A table with a heading and rows, or None where the terminal is too narrow for it."""
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, title=Text(visible(title)), title_justify="left")
+    heading, *rows = lines
+    table = Table(title=Text(visible(title)), title_justify="left")
+    for name in heading:  # text, not markup: `Optional[int]` is what it says
+        table.add_column(Text(name))
     for row in rows:
-        # text, not markup: `Optional[int]` is what it says
-        table.add_row(*(Text(_shown(cell)) for cell in row))
-    console.print(table)
+        table.add_row(*map(Text, row))
+    any_width = console.options.update(width=10_000)
+    fits = Measurement.get(console, any_width, table).minimum <= console.width
+    return table if fits else None
+
+
+def _print_blocks(title: str, lines: Sequence[Sequence[str]]) -> None:
+    """A block for each row, with a line for each cell."""
+    names, *rows = lines
+    print_line(title)
+    width = max(map(len, names))
+    for row in rows:
+        print_line("")
+        for name, cell in zip(names, row, strict=True):
+            if cell:
+                print_line(f"  {name:{width}}  {cell}")
 
 
 def _shown(cell: object) -> str:
