@@ -14,7 +14,7 @@ data; they differ in their seed, and in what `by` names.
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
@@ -26,18 +26,19 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mtlib.analysis import intervals, paper
-from mtlib.analysis.frame import frame, values_by_column
+from mtlib.analysis.frame import MEASURES, frame, values_by_column
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError, one_of
 from mtlib.paths import DATA_DIR
-from mtlib.runs.config import changed_settings, settings_of
+from mtlib.runs.config import all_settings, changed_settings, settings_of
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.records import read_records
 
 # an arm that is more points behind the base in distribution gets no verdict out of distribution
 MAX_BEHIND = 2.0
+_RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate")
 _RESULTS = DATA_DIR / "results"
 
 
@@ -88,6 +89,12 @@ class Comparison(BaseModel):
         named = {self.base, *in_changes, *self.paper} - {None, "model"}
         if unknown := named - self.arms.keys():
             raise ValueError(f"{', '.join(sorted(unknown))}: no such arm")
+        of_arms = [name for settings in self.arms.values() for name in settings]
+        for name in (*self.where, *of_arms, *self.by, *self.tuned):
+            if name not in all_settings():
+                raise ValueError(f"there is no setting {name!r}; {one_of(name, all_settings())}")
+        if self.examples is None and (without := {*self.measures} - {*MEASURES}):
+            raise ValueError(f"{min(without)}: no measure; {one_of(min(without), MEASURES)}")
         return self
 
     @property
@@ -106,6 +113,7 @@ class Comparison(BaseModel):
         if self.tuned:
             found = _best_tuned(found)
         self._check_alike(found)
+        self._check_comparable(found)
         arms = list(self.arms)
         found.sort(key=lambda run: (arms.index(run.arm), [*map(_sort_key, run.by)], run.seed))
         return [(run.arm, run.record) for run in found]
@@ -240,7 +248,7 @@ class Comparison(BaseModel):
         grouped = scores.groupby(rows, sort=False)
         table = grouped["seed"].nunique().rename("seeds").to_frame()
         for name in ("rates", "precision"):
-            if scores[name].nunique() > 1:
+            if scores[name].nunique() > 1 or (name == "rates" and self.tuned):
                 table[name] = grouped[name].agg(_all_values)
         for title, values in values_by_column(scores, self.measures).items():
             if title in self.by:  # the set of held-out examples is called as the setting
@@ -310,6 +318,24 @@ class Comparison(BaseModel):
                         f"{one} with seed {first.seed} and {other} with seed {run.seed}. Name the "
                         "setting in `where`, in an arm or in `by`, or give other records."
                     )
+
+    def _check_comparable(self, runs: Sequence["_Run"]) -> None:
+        """Raise `UserError` where an arm differs from the base in what neither of them names.
+
+        Learning rates may differ, and what only one of the two methods reads.
+        """
+        first_of = {cell: members[0] for cell, members in _by_cell(runs).items()}
+        for (task, arm, by), run in first_of.items():
+            base = first_of.get((task, self.base, by))
+            if base is None:
+                continue
+            named = {*self.arms[arm], *self.arms[base.arm], *self.by, *self.tuned}
+            if difference := _first_difference(base.record, run.record, {*named, *_RATES}):
+                name, one, other = difference
+                raise UserError(
+                    f"comparison {self.name}: {base.arm} and {arm} cannot be compared: {name} is "
+                    f"{one} and {other}. Name the setting in an arm, or give other records."
+                )
 
     def _arm_of(self, config: dict) -> str | None:
         """The arm that a run of this configuration belongs to, if there is one."""
@@ -399,7 +425,9 @@ def _best_tuned(runs: Sequence[_Run]) -> list[_Run]:
     return [run for run in runs if run.tuned == best[run.cell]]
 
 
-def _first_difference(record: dict, other: dict) -> tuple[str, object, object] | None:
+def _first_difference(
+    record: dict, other: dict, apart_from: Collection[str] = ()
+) -> tuple[str, object, object] | None:
     """Name and values of something beside the seed in which two runs differ.
 
     Of the data only sets that both have count: one may be scored on more than the other.
@@ -407,7 +435,9 @@ def _first_difference(record: dict, other: dict) -> tuple[str, object, object] |
     values = _fixed_values(record)
     other_values = _fixed_values(other)
     for name, value in values.items():
-        if name in other_values and value != other_values[name]:
+        if name in apart_from or name not in other_values:
+            continue
+        if value != other_values[name]:
             return name, value, other_values[name]
     return None
 

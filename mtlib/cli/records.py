@@ -118,11 +118,16 @@ def _print_comparison(comparison: "Comparison", form: Form) -> None:
         judged = [name for name in table if name.endswith("?")]
         if form == "terminal" and judged:  # one below the other, or the columns would be too narrow
             _print(table.drop(columns=judged), form, f"{heading}: {comparison.about}")
-            differences = table[["arm", *comparison.by, *judged]][1:]
+            is_judged = (table[judged] != "").any(axis="columns")
+            differences = table[["arm", *comparison.by, *judged]][is_judged]
             _print(differences, form, f"{heading}: differences to {comparison.base}")
         else:
             _print(table, form, f"{heading}: {comparison.about}")
-        _print(comparison.table_of_changes(task), form, f"{heading}: other differences, in points")
+        _print(
+            comparison.table_of_changes(task),
+            form,
+            f"{heading}: other differences, 95 %, uncorrected",
+        )
 
 
 def _print_plain(records: Sequence[Path], form: Form) -> None:

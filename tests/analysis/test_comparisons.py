@@ -13,6 +13,7 @@ from data.examples import of_examples
 from mtlib.analysis import comparisons, intervals
 from mtlib.analysis.claims import claims
 from mtlib.analysis.comparisons import Comparison
+from mtlib.cli.records import _print_comparison
 from mtlib.data.scoring import score_rows
 from mtlib.data.sources import load_described
 from mtlib.errors import UserError
@@ -220,6 +221,37 @@ class TestArms:
         table = compare(records, ARMS, by=["held_out"]).table()
         assert table["held_out"].tolist() == ["100", "200"]
         assert table["held_out accuracy"].tolist() == [90, 90]
+
+    def test_arms_that_differ_in_what_neither_names_are_refused(self, compare):
+        plain = [make_record("fine_tuning", seed, 90, 50, 60) for seed in range(3)]
+        masked = [
+            make_record("mask_tuning", seed, 90, 50, 60) | {"model": {"files_sha256": "other"}}
+            for seed in range(3)
+        ]
+        plain = [record | {"model": {"files_sha256": "one"}} for record in plain]
+        with pytest.raises(
+            UserError, match=r"plain and masked cannot be compared: .*model's files"
+        ):
+            compare([*plain, *masked], ARMS, base="plain").table()
+        assert len(compare([*plain, *masked], ARMS).table()) == 2  # without a base none is judged
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"where": {"trainsize": 9}}, "no setting 'trainsize'.* mean 'train_size'"),
+            ({"by": ["learnrate"]}, "no setting 'learnrate'"),
+            ({"measures": ["accuracy", "auroc"]}, "auroc: no measure"),
+        ],
+    )
+    def test_misspelt_names_are_refused(self, compare, fields, message):
+        with pytest.raises(ValueError, match=message):
+            compare([], ARMS, **fields)
+
+    def test_no_arm_is_lost_where_the_base_stands_last(self, compare, capsys):
+        arms = dict(reversed(ARMS.items()))
+        _print_comparison(compare(of_two_arms(2, 3, 4), arms, base="plain"), "terminal")
+        differences = capsys.readouterr().out.partition("differences to plain")[2]
+        assert "masked" in differences and "│ plain" not in differences
 
     def test_a_diverged_run_does_not_count(self, compare):
         lost = make_record("fine_tuning", 0) | {"diverged": True}
