@@ -140,8 +140,8 @@ def read_inputs(config: RunConfig) -> Inputs:
         train = descriptions["train"]
         _check_train_size(config.train_size, train["rows"], train["set"])
         descriptions["train"] |= {"used_rows": config.train_size}
-    if config.held_out:
-        descriptions[HELD_OUT] = descriptions["train"]  # of which it is a part
+    if config.held_out:  # a part of the training file
+        descriptions[HELD_OUT] = descriptions["train"] | {"used_rows": config.held_out}
     model = model_sha256(Path(config.model_path))
     return Inputs(config, task, model, descriptions, whole_sets, precisions)
 

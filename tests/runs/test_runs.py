@@ -196,6 +196,7 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
     path, _ = run(config(model, held_out=8, epochs=1, method="fine_tuning"), tmp_path / "out")
     (record,) = read_records([path])
     assert record["metrics"][HELD_OUT]["n"] == 8
+    assert record["data"][HELD_OUT]["used_rows"] == 8
     with np.load(path.with_suffix(".npz")) as probabilities:
         assert {*probabilities} == {*record["metrics"]}
         for name, metrics in record["metrics"].items():
