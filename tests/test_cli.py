@@ -208,6 +208,8 @@ def test_testbed_at_another_strength(tmp_path):
 
 
 def test_verify_fails_on_a_corrupt_file_and_where_nothing_is(tmp_path):
+    with pytest.raises(UserError, match="expected a folder with releases"):
+        call("data", "verify", "--source", tmp_path / "nowhere")
     verify = ["data", "verify", "--source", str(tmp_path)]
     result = CliRunner().invoke(cli.app, verify)
     assert result.exit_code == 1 and " missing" in result.output and "FAIL" not in result.output
