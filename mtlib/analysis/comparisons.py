@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -89,10 +90,18 @@ class Comparison(BaseModel):
         named = {self.base, *in_changes, *self.paper} - {None, "model"}
         if unknown := named - self.arms.keys():
             raise ValueError(f"{', '.join(sorted(unknown))}: no such arm")
-        of_arms = [name for settings in self.arms.values() for name in settings]
+        return self
+
+    @model_validator(mode="after")
+    def _check_settings(self):
+        of_arms = chain.from_iterable(self.arms.values())
         for name in (*self.where, *of_arms, *self.by, *self.tuned):
             if name not in all_settings():
                 raise ValueError(f"there is no setting {name!r}; {one_of(name, all_settings())}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_measures(self):
         if self.examples is None and (without := {*self.measures} - {*MEASURES}):
             raise ValueError(f"{min(without)}: no measure; {one_of(min(without), MEASURES)}")
         return self
