@@ -130,15 +130,23 @@ def sweep(
 
 def _print_plan(runs: Sequence["GridRun"], store: "Store") -> None:
     states = [_state(run, store) for run in runs]
-    columns = _columns([run.config for run in runs])
     minutes = _minutes(runs, states)
-    alike = {name: values[0] for name, values in columns.items() if len({*map(repr, values)}) == 1}
-    shown = {name: values for name, values in columns.items() if name not in alike}
-    shown |= {"record": states, "minutes": [_minutes_shown(number) for number in minutes]}
+    columns = _columns([run.config for run in runs])
+    alike = {name for name, values in columns.items() if len({*map(repr, values)}) == 1}
     if alike:
-        print_line(f"all with {', '.join(f'{name} {value}' for name, value in alike.items())}")
+        named = [f"{name} {values[0]}" for name, values in columns.items() if name in alike]
+        print_line(f"all with {', '.join(named)}")
+    shown = {name: values for name, values in columns.items() if name not in alike}
+    shown |= {"record": states, "minutes": map(_minutes_shown, minutes)}
     print_table(f"{len(runs)} runs", shown, zip(*shown.values(), strict=True))
-    total = sum(number for number in minutes if number is not None)
+    _print_sums(runs, states, minutes)
+
+
+def _print_sums(
+    runs: Sequence["GridRun"], states: Sequence[str], minutes: Sequence[float | None]
+) -> None:
+    """How long the runs to do take, and how many of them have a shipped record."""
+    total = sum(number or 0 for number in minutes)
     if not math.isnan(total):
         print_line(f"{_minutes_shown(total)} minutes one after the other")
     to_do = [run for run, state in zip(runs, states, strict=True) if state == "to do"]
