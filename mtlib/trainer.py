@@ -147,7 +147,7 @@ class ObjectiveTrainer(Trainer):
 
     def _set_collator(self, data_collator: Callable[[list[dict[str, Any]]], Batch] | None) -> None:
         """The user's collator, or ours, which draws the masks."""
-        self._has_own_collator = data_collator is None
+        self._has_default_collator = data_collator is None
         if data_collator is not None:
             self.data_collator = data_collator
             return
@@ -239,7 +239,7 @@ class ObjectiveTrainer(Trainer):
         self._order_generator.manual_seed(seed * _SEED_STRIDE + epoch)
         if isinstance(self.data_collator, Collator):
             self.data_collator.epoch.fill_(epoch)
-            if self._has_own_collator:  # a hyperparameter search may have changed the seed
+            if self._has_default_collator:  # a hyperparameter search may have changed the seed
                 self.data_collator.seed = self.args.seed
         if self.state.global_step == 0:
             self._forget_components()  # of a batch size that did not fit (auto_find_batch_size)
