@@ -208,7 +208,7 @@ def test_testbed_at_another_strength(tmp_path):
 
 
 def test_verify_fails_on_a_corrupt_file_and_where_nothing_is(tmp_path):
-    with pytest.raises(UserError, match="expected a folder with releases"):
+    with pytest.raises(UserError, match="is no folder; expected releases"):
         call("data", "verify", "--source", tmp_path / "nowhere")
     verify = ["data", "verify", "--source", str(tmp_path)]
     result = CliRunner().invoke(cli.app, verify)

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -94,7 +93,7 @@ class Comparison(BaseModel):
 
     @model_validator(mode="after")
     def _check_settings(self):
-        of_arms = chain.from_iterable(self.arms.values())
+        of_arms = itertools.chain.from_iterable(self.arms.values())
         for name in (*self.where, *of_arms, *self.by, *self.tuned):
             if name not in all_settings():
                 raise ValueError(f"there is no setting {name!r}; {one_of(name, all_settings())}")
@@ -139,6 +138,12 @@ class Comparison(BaseModel):
         return scores
 
     @property
+    def pairs(self) -> list[tuple[str, str, str]]:
+        """What changes ("" for an arm against the base), an arm, and what it is compared with."""
+        with_base = [("", arm, self.base) for arm in self.arms if self.base and arm != self.base]
+        return with_base + [(words, *pair) for words, pair in self.changes.items()]
+
+    @property
     def tasks(self) -> list[str]:
         found = {record["config"]["task"] for _, record in self.runs}
         return [task for task in TASKS if task in found]
@@ -153,13 +158,11 @@ class Comparison(BaseModel):
         is no verdict on an arm that is more than two points behind the base in distribution, at
         the seeds that both have.
         """
-        pairs = [("", arm, self.base) for arm in self.arms if self.base and arm != self.base]
-        pairs += [(words, *pair) for words, pair in self.changes.items()]
         lines = []
         groups = self.frame().groupby(["task", *self.by], sort=False, dropna=False)
         for (task, *values), scores in groups:
             named = dict(zip(self.by, values, strict=True))
-            lines += [{"task": task} | named | line for line in self._differences_of(scores, pairs)]
+            lines += [{"task": task} | named | line for line in self._differences_of(scores)]
         columns = ["change", "task", "arm", "base", *self.by, "set", "kind"]
         columns += ["mean", "low", "high", "n", "level", "verdict", "paper", "claim"]
         return pandas.DataFrame(lines, columns=columns)
@@ -211,14 +214,14 @@ class Comparison(BaseModel):
 
     # --- differences and tables ---
 
-    def _differences_of(self, scores: pandas.DataFrame, pairs: Sequence[tuple]) -> Iterator[dict]:
+    def _differences_of(self, scores: pandas.DataFrame) -> Iterator[dict]:
         """Of the scores of one cell: a line for each pair of arms and each set that both have."""
         groups = scores.groupby(["arm", "set"])
         accuracies = {key: runs.set_index("seed")["accuracy"] for key, runs in groups}
         kinds = dict(zip(scores["set"], scores["kind"], strict=True))
         level_outside = self._level_outside(kinds)
         behind = self._behind(scores)
-        for (change, arm, base), (name, kind) in itertools.product(pairs, kinds.items()):
+        for (change, arm, base), (name, kind) in itertools.product(self.pairs, kinds.items()):
             if (arm, name) not in accuracies or (base, name) not in accuracies:
                 continue
             outside = kind == "ood"
@@ -329,21 +332,22 @@ class Comparison(BaseModel):
                     )
 
     def _check_comparable(self, runs: Sequence["_Run"]) -> None:
-        """Raise `UserError` where an arm differs from the base in what neither of them names.
+        """Raise `UserError` where two arms that are compared differ in what neither of them names.
 
         Learning rates may differ, and what only one of the two methods reads.
         """
         first_of = {cell: members[0] for cell, members in _by_cell(runs).items()}
-        for (task, arm, by), run in first_of.items():
-            base = first_of.get((task, self.base, by))
-            if base is None:
+        cells = dict.fromkeys((run.task, run.by) for run in runs)
+        for (task, by), (_, arm, base) in itertools.product(cells, self.pairs):
+            if not {(task, arm, by), (task, base, by)} <= first_of.keys():
                 continue
-            named = {*self.arms[arm], *self.arms[base.arm], *self.by, *self.tuned}
-            if difference := _first_difference(base.record, run.record, {*named, *_RATES}):
-                name, one, other = difference
+            named = {*self.arms[arm], *self.arms[base], *self.by, *self.tuned, *_RATES}
+            one, other = (first_of[task, name, by].record for name in (base, arm))
+            if difference := _first_difference(one, other, named):
+                name, value, other_value = difference
                 raise UserError(
-                    f"comparison {self.name}: {base.arm} and {arm} cannot be compared: {name} is "
-                    f"{one} and {other}. Name the setting in an arm, or give other records."
+                    f"comparison {self.name}: {base} and {arm} cannot be compared: {name} is "
+                    f"{value} and {other_value}. Name the setting in an arm, or give other records."
                 )
 
     def _arm_of(self, config: dict) -> str | None:

@@ -6,24 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtlib.cli.own_data import File, Label, Text, read_marks
-from mtlib.cli.terminal import check_outputs, print_line, print_table, that_fits
+from mtlib.cli.terminal import check_outputs, print_frame, print_line
 from mtlib.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
 
-_SHOWN = (
-    "suspect",
-    "kind",
-    "where",
-    "label",
-    "rows",
-    "partners",
-    "follows",
-    "control",
-    "leans",
-    "change",
-)
+_NOT_SHOWN = ["before", "answer_before", "after", "answer_after", "low", "high", "marked"]
 _SHOWN_TEXTS = 3
 _FIGURES = (".png", ".svg", ".pdf")
 
@@ -106,19 +95,17 @@ def _listed(file: Path | None) -> "pandas.DataFrame | None":
 
 
 def _print_leans(table: "pandas.DataFrame") -> None:
+    from mtlib.own_data.leans import leans_shown
+
     followed = (table["low"] > 0).sum()
     title = f"{followed} of {len(table)} words are followed (95 % interval above 0); in per cent"
-    shown = table[[name for name in _SHOWN if name in table]].copy()
+    shown = table.drop(columns=_NOT_SHOWN)
     for column in ("follows", "control", "change"):
         shown[column] = table[column].map(round)
-    shown["leans"] = [
-        f"{round(line.leans)} [{round(line.low)}, {round(line.high)}]"
-        for line in table.itertuples()
-    ]
+    shown["leans"] = [leans_shown(line) for line in table.itertuples()]
     if table["marked"].any():
         shown.insert(1, "mask", ["x" if marked else "" for marked in table["marked"]])
-    shown = that_fits(shown, texts=["partners"], optional=["kind", "control", "follows"])
-    print_table(title, list(shown), shown.values.tolist())
+    print_frame(title, shown, texts=["partners"], optional=["kind", "control", "follows"])
     for line in table[table["follows"] > 0].head(_SHOWN_TEXTS).itertuples():
         print_line(f"{line.suspect}: {line.before} [{line.answer_before}]")
         print_line(f"{' ' * len(line.suspect)}> {line.after} [{line.answer_after}]")

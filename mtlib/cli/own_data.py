@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtlib.cli.terminal import check_new, print_line, print_table, that_fits
+from mtlib.cli.terminal import check_new, cut, print_frame, print_line
 from mtlib.errors import UserError
 from mtlib.rows.forms import KINDS, NOT_HIDDEN
 
@@ -35,6 +35,7 @@ MaskWords = Annotated[
 _EXAMPLES = ("example", "counterexample")
 _SHOWN = ("word", "kind", "where", "part_of_speech", "rows", "share", "z")
 _KNOWN_COLUMNS = {"", *_SHOWN, "label", "base_rate", *_EXAMPLES}
+_MOST_SHOWN = 60  # characters of an example
 _OPTIONAL = ("counterexample", "kind", "part_of_speech")
 
 
@@ -75,7 +76,6 @@ def suspects(
         print_line(f"{copies:,} of the rows are copies of others; z takes rows for independent.")
     if table.empty:
         print_line(f"none: is {', '.join(text)} the column of the texts? --min-count may be lower")
-        return
     if table["kind"].isin(NOT_HIDDEN).any():
         print_line("capitals and length cannot be hidden: do not mark them.")
     if out is not None:
@@ -123,11 +123,10 @@ def _print_suspects(table: "pandas.DataFrame", top: int, min_count: int, pairs: 
         base_rate = lines["base_rate"].iloc[0]
         shown = lines[columns].round({"share": 2, "z": 1})
         for column in _EXAMPLES:
-            shown[column] = lines[column].map(_short)
-        shown = that_fits(shown, texts=_EXAMPLES, optional=_OPTIONAL)
+            shown[column] = [cut(" ".join(text.split()), _MOST_SHOWN) for text in lines[column]]
         number = f"{'the first' if len(lines) == top else 'all'} {len(lines)}"
         title = f"{label} ({base_rate:.0%} of the rows): {number}"
-        print_table(title, list(shown), shown.values.tolist())
+        print_frame(title, shown, texts=_EXAMPLES, optional=_OPTIONAL)
 
 
 def _write_list(table: "pandas.DataFrame", out: Path) -> None:
@@ -233,8 +232,3 @@ def _check_columns(names: Iterable[str], file: Path) -> None:
                 f"{file} has no column mask, and {name!r} may be it; rename it to mask if it holds "
                 "the marks, or remove it if all words are meant."
             )
-
-
-def _short(text: str, most: int = 60) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -178,8 +178,6 @@ def bundle(
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.gz.")
     make_writable(to.parent)
     bundled = records.bundle([*([to] if to.exists() else []), *folders], to)
-    if not bundled:
-        raise UserError(f"there is no record in {', '.join(map(str, folders))}.")
     print_line(f"{len(bundled)} records: {to}")
     if n := sum(has_uncommitted_code(record) for record in bundled):
         print_line(

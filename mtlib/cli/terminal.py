@@ -122,7 +122,7 @@ def that_fits(
     most = max(_room_for_each(shown, texts), 1)
     for name in texts:
         if name in shown:
-            shown[name] = [_cut(text, most) for text in shown[name]]
+            shown[name] = [cut(text, most) for text in shown[name]]
     return shown
 
 
@@ -137,12 +137,21 @@ def _room_for_each(table: "pandas.DataFrame", texts: Sequence[str]) -> int:
     return (console.width - borders - sum(widths)) // n_texts
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """A text of at most so many characters' width, with an ellipsis where it was longer."""
     from rich.text import Text
 
-    cut = Text(text)
-    cut.truncate(most, overflow="ellipsis")
-    return cut.plain
+    shown = Text(text)
+    shown.truncate(most, overflow="ellipsis")
+    return shown.plain
+
+
+def print_frame(
+    title: str, table: "pandas.DataFrame", texts: Sequence[str], optional: Sequence[str]
+) -> None:
+    """A table with a line for each row; see `that_fits`."""
+    shown = that_fits(table, texts, optional)
+    print_table(title, list(shown), shown.values.tolist())
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]) -> None:

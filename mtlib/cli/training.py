@@ -19,9 +19,8 @@ from mtlib.cli.own_data import File, Label, MaskWords, Text, read_words
 from mtlib.cli.terminal import (
     console,
     named_values,
+    print_frame,
     print_line,
-    print_table,
-    that_fits,
     visible,
 )
 from mtlib.methods import METHODS, readers
@@ -327,9 +326,8 @@ def _print_scores(table: "pandas.DataFrame") -> None:
     for set_name, lines in table.groupby("set", sort=False):
         shown = lines[["rows", "n", "arm"]].copy()
         shown[["accuracy", "macro F1"]] = [scores_shown(line) for line in lines.itertuples()]
-        shown = that_fits(shown, texts=["arm"], optional=["macro F1"])
         title = f"{set_name}: per cent, with 95 % intervals"
-        print_table(title, list(shown), shown.values.tolist())
+        print_frame(title, shown, texts=["arm"], optional=["macro F1"])
 
 
 def _print_words(by_word: "pandas.DataFrame") -> None:
@@ -343,5 +341,4 @@ def _print_words(by_word: "pandas.DataFrame") -> None:
     for title, table_of in tables.items():
         table = table_of(by_word)
         if len(table):
-            shown = that_fits(table, texts=["word"], optional=[HIDDEN])
-            print_table(title, list(shown), shown.values.tolist())
+            print_frame(title, table, texts=["word"], optional=[HIDDEN])

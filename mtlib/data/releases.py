@@ -37,15 +37,25 @@ def locate(root: Path, path: str) -> Path | None:
     return next(filter(Path.is_file, places), None)
 
 
+def release_folder(source: str) -> Path:
+    """A folder of original releases, or `UserError`."""
+    folder = Path(source)
+    if not folder.is_dir():
+        expected = "expected releases, as FOLDER/sst2/SST-2/dev.tsv."
+        raise UserError(f"source {source!r} is no folder; {expected}")
+    return folder
+
+
 def verify(source: str) -> list[dict]:
     """Check every registered file of a release folder; a bad one is reported, not raised.
 
     A row for each: `file`, `rows`, `status` ("ok", "deviation", "missing" or "FAIL") and `note`,
     which says why.
     """
+    folder = release_folder(source)
     released = [data_set for data_set in SETS.values() if not data_set.bundled]
     return [
-        {"file": file.path} | _verified(data_set, file, locate(Path(source), file.path))
+        {"file": file.path} | _verified(data_set, file, locate(folder, file.path))
         for data_set in released
         for file in data_set.files
     ]

@@ -36,6 +36,7 @@ from mtlib.data.releases import (
     locate,
     pair_halves,
     read_file,
+    release_folder,
 )
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
@@ -75,10 +76,7 @@ def load_described(
     split = next(iter(data_set.split_options)) if splits is None else splits
     check_choice(f"the split of {set_name}", split, data_set.split_options)
     if source != "hub":
-        root = TESTBED_DIR if source == "testbed" else Path(source)
-        if not root.is_dir():
-            expected = "expected releases, as FOLDER/sst2/SST-2/dev.tsv."
-            raise UserError(f"source {source!r} is no folder; {expected}")
+        root = TESTBED_DIR if source == "testbed" else release_folder(source)
         files = _files(data_set, split, root)
     elif not data_set.hub:
         fetch([set_name], CACHE_DIR)

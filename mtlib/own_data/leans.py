@@ -135,6 +135,11 @@ def leans(
     return _sorted(table)
 
 
+def leans_shown(line) -> str:
+    """`leans` of a line, with its interval: "100 [68, 100]"."""
+    return f"{round(line.leans)} [{round(line.low)}, {round(line.high)}]"
+
+
 def paired_interval(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     """The 95 % interval of a difference of two shares of the same rows, as shares.
 

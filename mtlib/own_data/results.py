@@ -10,6 +10,7 @@ import pandas
 from huggingface_hub import ModelCard, ModelCardData
 
 from mtlib.methods import METHODS
+from mtlib.own_data.leans import leans_shown
 from mtlib.own_data.training import BASELINE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import OwnTraining
@@ -155,7 +156,7 @@ def leans_by_word(by_word: pandas.DataFrame) -> pandas.DataFrame:
     for word, lines in by_word.dropna(subset="leans").groupby("word", sort=False):
         row = {"word": word, "points to": lines["label"].iloc[0]}
         for line in lines.itertuples():
-            row[line.arm] = f"{round(line.leans)} [{round(line.low)}, {round(line.high)}]"
+            row[line.arm] = leans_shown(line)
         rows.append(row)
     return pandas.DataFrame(rows).fillna("")
 

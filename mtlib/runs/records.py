@@ -252,8 +252,13 @@ def bundle(places: Sequence[Path], to: Path) -> list[dict]:
 
     Returns:
         The records.
+
+    Raises:
+        UserError: there is none.
     """
     records = read_records(places)
+    if not records:
+        raise UserError(f"there is no record in {', '.join(map(str, places))}.")
     arrays = {
         f"{record['identity']}/{name}": array
         for record in records

@@ -233,7 +233,9 @@ class TestArms:
             UserError, match=r"plain and masked cannot be compared: .*model's files"
         ):
             compare([*plain, *masked], ARMS, base="plain").table()
-        assert len(compare([*plain, *masked], ARMS).table()) == 2  # without a base none is judged
+        with pytest.raises(UserError, match="cannot be compared"):
+            compare([*plain, *masked], ARMS, changes={"refilled": ("masked", "plain")}).table()
+        assert len(compare([*plain, *masked], ARMS).table()) == 2  # where none is judged
 
     @pytest.mark.parametrize(
         ("fields", "message"),
