@@ -19,7 +19,7 @@ from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pandas
 import yaml
@@ -40,6 +40,7 @@ from mtlib.runs.records import read_records
 MAX_BEHIND = 2.0
 _RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate")
 _RESULTS = DATA_DIR / "results"
+_Scores = tuple[pandas.Series, pandas.Series]  # of an arm and of its base, by seed
 
 
 class Comparison(BaseModel):
@@ -70,9 +71,16 @@ class Comparison(BaseModel):
     by: tuple[str, ...] = Field((), description="settings of which every value has a row")
     measures: tuple[str, ...] = Field(("accuracy",), description="columns of the table, by set")
     paired: bool = Field(True, description="paired by seed; false: Welch's interval")
-    corrected: bool = Field(
-        True,
-        description="intervals on the m sets out of distribution have level 1 - 0.05 / m",
+    correction: Literal["bonferroni", "holm", "none"] = Field(
+        "bonferroni",
+        description=(
+            "for the m sets out of distribution: bonferroni, intervals have level 1 - 0.05 / m; "
+            "holm, they have 95 %, and the verdict Holm's correction"
+        ),
+    )
+    level_within: float | None = Field(
+        None,
+        description="points: an arm this near to the base, by two one-sided tests, is level",
     )
     examples: str | None = Field(
         None,
@@ -153,10 +161,10 @@ class Comparison(BaseModel):
 
         Columns: `change` (its words, or ""), `task`, `arm`, `base`, those of `by`, `set`, `kind`,
         `n` (seeds, or pairs of them); in points `mean`, `low` and `high`, the interval of `level`;
-        `verdict`, whether it excludes 0; `paper`, the paper's difference in points, and `claim`,
-        whether the interval excludes that ("" where the paper has none). Out of distribution there
-        is no verdict on an arm that is more than two points behind the base in distribution, at
-        the seeds that both have.
+        `verdict`, whether it excludes 0 (see `correction` and `level_within`); `paper`, the paper's
+        difference in points, and `claim`, whether the interval excludes that ("" where the paper
+        has none). Out of distribution there is no verdict on an arm that is more than two points
+        behind the base in distribution, at the seeds that both have.
         """
         lines = []
         groups = self.frame().groupby(["task", *self.by], sort=False, dropna=False)
@@ -221,33 +229,61 @@ class Comparison(BaseModel):
         kinds = dict(zip(scores["set"], scores["kind"], strict=True))
         level_outside = self._level_outside(kinds)
         behind = self._behind(scores)
-        for (change, arm, base), (name, kind) in itertools.product(self.pairs, kinds.items()):
-            if (arm, name) not in accuracies or (base, name) not in accuracies:
-                continue
-            outside = kind == "ood"
-            level = level_outside if outside and not change else 0.95
-            measured = intervals.difference(
-                accuracies[arm, name], accuracies[base, name], self.paired, level
-            )
-            obstacle = "behind in distribution" if outside and behind & {arm, base} else ""
-            effect = self._paper_effect(arm, base, name)
-            yield {
-                "change": change,
-                "arm": arm,
-                "base": base,
-                "set": name,
-                "kind": kind,
-                **asdict(measured),
-                "level": level,
-                "verdict": intervals.verdict(measured, obstacle),
-                "paper": effect,
-                "claim": intervals.claim(measured, effect, obstacle),
+        for change, arm, base in self.pairs:
+            scored = {
+                name: (accuracies[arm, name], accuracies[base, name])
+                for name in kinds
+                if (arm, name) in accuracies and (base, name) in accuracies
             }
+            outside = {name: pair for name, pair in scored.items() if kinds[name] == "ood"}
+            not_rejected = set() if change else self._not_rejected_by_holm(outside)
+            for name, pair in scored.items():
+                level = level_outside if name in outside and not change else 0.95
+                measured = intervals.difference(*pair, self.paired, level)
+                too_low = name in outside and behind & {arm, base}
+                obstacle = "behind in distribution" if too_low else ""
+                effect = self._paper_effect(arm, base, name)
+                yield {
+                    "change": change,
+                    "arm": arm,
+                    "base": base,
+                    "set": name,
+                    "kind": kinds[name],
+                    **asdict(measured),
+                    "level": level,
+                    "verdict": self._verdict(pair, measured, obstacle, name in not_rejected),
+                    "paper": effect,
+                    "claim": intervals.claim(measured, effect, obstacle),
+                }
+
+    def _not_rejected_by_holm(self, scored: dict[str, _Scores]) -> set[str]:
+        """The sets on which an arm does not differ significantly, where Holm's correction counts.
+
+        Args:
+            scored: the scores of two arms on each set out of distribution.
+        """
+        if self.correction != "holm":
+            return set()
+        p_values = [intervals.p_value(*pair, self.paired) for pair in scored.values()]
+        corrected = zip(scored, intervals.holm(p_values), strict=True)
+        return {name for name, p_value in corrected if p_value >= 0.05}
+
+    def _verdict(
+        self, pair: _Scores, measured: Difference, obstacle: str, not_rejected: bool
+    ) -> str:
+        """The verdict on the scores of two arms, of which `measured` is the difference."""
+        verdict = intervals.verdict(measured, obstacle)
+        if not_rejected and verdict in (intervals.BETTER, intervals.WORSE):
+            verdict = intervals.OPEN
+        may_be_level = verdict == intervals.OPEN and self.level_within is not None
+        if may_be_level and intervals.is_level(*pair, self.level_within, self.paired):
+            return f"level (within {self.level_within:g})"
+        return verdict
 
     def _level_outside(self, kinds: dict[str, str]) -> float:
         """The level of an interval on a set out of distribution."""
         sets = [name for name, kind in kinds.items() if kind == "ood"]
-        return 1 - 0.05 / len(sets) if self.corrected and sets else 0.95
+        return 1 - 0.05 / len(sets) if self.correction == "bonferroni" and sets else 0.95
 
     def _of_task(self, lines: pandas.DataFrame, task: str) -> pandas.DataFrame:
         """The lines of one task, with the values of `by` in words."""

@@ -76,6 +76,53 @@ def _welch_difference(first: pandas.Series, second: pandas.Series, level: float)
     return Difference(mean, mean - half_width, mean + half_width, n)
 
 
+def p_value(first: pandas.Series, second: pandas.Series, paired: bool = True) -> float:
+    """Two-sided, of the test whose interval `difference` gives: Student's, or Welch's.
+
+    1 where there are too few seeds for it, or no spread.
+    """
+    from scipy import stats
+
+    if paired:
+        points = (first - second).dropna()
+        samples = [points]
+    else:
+        samples = [first.dropna(), second.dropna()]
+    if min(map(len, samples)) < 2 or all(sample.std() == 0 for sample in samples):
+        return 1.0
+    if paired:
+        return float(stats.ttest_1samp(points, 0).pvalue)
+    return float(stats.ttest_ind(*samples, equal_var=False).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Each p-value corrected for their number, by Holm's step-down procedure.
+
+    The k-th smallest of m (from 0) is multiplied by m - k, and none is below a smaller one's. Below
+    0.05 are those that Holm (1979) rejects at 5 %.
+    """
+    order = np.argsort(p_values)
+    factors = len(p_values) - np.arange(len(p_values))
+    in_order = np.maximum.accumulate(np.array(p_values)[order] * factors)
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.minimum(in_order, 1)
+    return corrected.tolist()
+
+
+def is_level(
+    first: pandas.Series,
+    second: pandas.Series,
+    margin: float,
+    paired: bool = True,
+) -> bool:
+    """Whether two one-sided tests at 5 % place the difference within `margin` points of 0.
+
+    That is, whether its 90 % interval lies inside.
+    """
+    observed = difference(first, second, paired, level=0.9)
+    return observed.n >= FEWEST_SEEDS and -margin < observed.low and observed.high < margin
+
+
 def verdict(observed: Difference, obstacle: str = "") -> str:
     """Whether the interval excludes 0.
 

@@ -262,7 +262,7 @@ class TestArms:
 
 class TestDifferences:
     def test_paired_by_seed_by_hand(self, compare):
-        shifts = compare(of_two_arms(2, 3, 4), ARMS, base="plain", corrected=False).differences()
+        shifts = compare(of_two_arms(2, 3, 4), ARMS, base="plain", correction="none").differences()
         line = shifts.set_index("set").loc["testbed_contrast"]
         # mean 3, standard deviation 1, t of two degrees of freedom 4.3027
         assert (line["n"], line["mean"]) == (3, pytest.approx(3))
@@ -278,7 +278,7 @@ class TestDifferences:
             .loc["testbed_contrast"]
         )
         welch = (
-            compare(records, ARMS, base="plain", paired=False, corrected=False)
+            compare(records, ARMS, base="plain", paired=False, correction="none")
             .differences()
             .set_index("set")
         )
@@ -294,6 +294,25 @@ class TestDifferences:
     def test_intervals_out_of_distribution_are_corrected_for_their_number(self, compare):
         shifts = compare(of_two_arms(2, 3, 4), ARMS, base="plain").differences().set_index("set")
         assert shifts["level"].to_dict() == {INSIDE: 0.95, **dict.fromkeys(OUTSIDE, 0.975)}
+
+    def test_holms_correction_is_of_the_verdict(self, compare):
+        """p is 0.035 on both sets, so that the smaller one counts twice: 0.07."""
+        records = of_two_arms(2, 3, 4, inside=1)
+        shifts = compare(records, ARMS, base="plain", correction="holm").differences()
+        shifts = shifts.set_index("set")
+        assert (shifts["level"] == 0.95).all() and (shifts.loc[[*OUTSIDE], "low"] > 0).all()
+        assert {*shifts.loc[[*OUTSIDE], "verdict"]} == {intervals.OPEN}
+        pair = {"changes": {"mask": ("masked", "plain")}, "correction": "holm"}
+        shifts = compare(records, ARMS, **pair).differences().set_index("set")
+        assert {*shifts.loc[[*OUTSIDE], "verdict"]} == {intervals.BETTER}  # one pair by itself
+
+    def test_an_arm_may_be_level_with_the_base(self, compare):
+        """Points of mean 0.2, 90 % interval from 0.03 to 0.37."""
+        for margin, verdict in ((1, "level (within 1)"), (0.3, intervals.OPEN)):
+            shifts = compare(
+                of_two_arms(0.1, 0.2, 0.3), ARMS, base="plain", level_within=margin
+            ).differences()
+            assert {*shifts.loc[shifts["kind"] == "ood", "verdict"]} == {verdict}
 
     def test_other_pairs_are_not_corrected_and_need_no_base(self, compare):
         comparison = compare(of_two_arms(2, 3, 4), ARMS, changes={"unmask": ("plain", "masked")})

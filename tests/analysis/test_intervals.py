@@ -1,10 +1,22 @@
 """Intervals and verdicts, by hand and against scipy."""
 
+import numpy as np
 import pandas
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from mtlib.analysis.intervals import Difference, claim, difference, t_interval, verdict
+from mtlib.analysis.intervals import (
+    Difference,
+    claim,
+    difference,
+    holm,
+    is_level,
+    p_value,
+    t_interval,
+    verdict,
+)
 
 
 def test_t_interval_is_scipys():
@@ -85,3 +97,41 @@ def test_an_end_of_the_interval_at_the_papers_effect_itself():
     assert claim(Difference(4.0, 3.5, 4.5, 5), 3.5) == "supported"
     assert claim(Difference(-4.0, -4.5, -3.5, 5), -3.5) == "supported"
     assert claim(Difference(3.0, 2.5, 3.5, 5), 3.5) == "open"
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_p_value_is_that_of_the_interval(paired):
+    """An interval of level 1 - p has an end at 0."""
+    first, second = pandas.Series([3.0, 4.0, 6.0, 5.0]), pandas.Series([2.0, 4.5, 4.0, 2.0])
+    p = p_value(first, second, paired)
+    assert 0.05 < p < 0.2
+    assert difference(first, second, paired, level=1 - p).low == pytest.approx(0, abs=1e-9)
+    assert p_value(first[:1], second, paired) == 1
+    assert p_value(first, first - 1, paired=True) == 1  # no spread
+
+
+def test_holm_by_hand():
+    """3 * 0.01, 2 * 0.03, and 0.04 not below the one before it."""
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.7, 0.9]) == [1, 1]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=6))
+def test_holm_rejects_from_the_smallest_on_until_one_is_too_large(p_values):
+    rejected = set()
+    for k, index in enumerate(np.argsort(p_values, kind="stable")):
+        if p_values[index] * (len(p_values) - k) >= 0.05:
+            break
+        rejected.add(p_values[index])
+    corrected = zip(p_values, holm(p_values), strict=True)
+    assert {p for p, corrected_p in corrected if corrected_p < 0.05} == rejected
+
+
+def test_level_is_a_90_percent_interval_within_the_margin():
+    base = pandas.Series([0.0, 0.0, 0.0])
+    arm = pandas.Series([0.1, 0.2, 0.3])
+    # mean 0.2, standard error 0.1 / 3 ** 0.5, t of two degrees of freedom 2.920: up to 0.3686
+    assert is_level(arm, base, 0.37) and not is_level(arm, base, 0.36)
+    assert is_level(-arm, base, 0.37) and not is_level(-arm, base, 0.36)
+    assert not is_level(arm[:2], base, 100)  # too few seeds
