@@ -62,7 +62,7 @@ lab: setup-notebooks
 # one site of all pages, in an environment upon .venv, without a network once that is there
 SITE_PACKAGES := sphinx==9.0.4 myst-nb==1.4.0 furo==2025.12.19 sphinx-copybutton==0.5.2
 site: setup-notebooks
-	cd "$(ROOT)" && { echo "$(SITE_PACKAGES)" | cmp --quiet - .venv-site/.installed || { \
+	cd "$(ROOT)" && { echo "$(SITE_PACKAGES)" | cmp -s - .venv-site/.installed || { \
 	  $(BIN)/python -m venv .venv-site && $(BIN)/python $(PURELIB) > "$$(.venv-site/bin/python $(PURELIB))/upon.pth" && \
 	  .venv-site/bin/python -m pip install --quiet $(SITE_PACKAGES) && echo "$(SITE_PACKAGES)" > .venv-site/.installed; }; } && \
 	  PYTHONPATH="$$PWD" .venv-site/bin/python notebooks/site/build.py
@@ -87,9 +87,9 @@ lint: setup
 # a target: its path may hold blanks, which make's targets may not.
 define install
 	@cd "$(ROOT)" && for stamp in .venv/.all $(1); do \
-	    cat requirements.lock pyproject.toml | cmp --quiet - "$$stamp" && exit 0; done; \
+	    cat requirements.lock pyproject.toml | cmp -s - "$$stamp" && exit 0; done; \
 	  set -e; export PIP_DISABLE_PIP_VERSION_CHECK=1; quiet=--quiet; if [ -t 1 ]; then quiet=; fi; \
-	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mtlib needs Python 3.11 or newer; set PYTHON=...")'; \
+	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "mtlib needs Python 3.11 to 3.14; set PYTHON=...")'; \
 	  $(PYTHON) -m venv .venv; \
 	  if [ -n "$(TORCH_INDEX)" ]; then \
 	    echo "setting up .venv, once: about 2 GB on disk, some 5 minutes (no NVIDIA card: PyTorch's CPU build)"; \

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
@@ -58,7 +59,7 @@ def load_pretrained(auto_class: type, name_or_path: str, **kwargs: Any) -> Any:
             return auto_class.from_pretrained(name_or_path, **kwargs)  # type: ignore[attr-defined]
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         what = auto_class.__name__.removeprefix("Auto")
-        reason = str(error).splitlines()[0]
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         if not Path(name_or_path).exists():
             reason = f"there is no such folder, and {reason}"
         raise UserError(
@@ -86,6 +87,11 @@ def load_config(
     names = changes.get("id2label")
     if names:
         ids = {name: int(number) for number, name in names.items()}
+        wanted = changes.get("num_labels", len(names))
+        if wanted != len(names):
+            raise UserError(
+                f"num_labels is {wanted}, and id2label names {len(names)} labels; leave one out."
+            )
         changes = changes | {"num_labels": len(names), "label2id": ids}
     fixed = LOADING.keys() & changes.keys()
     changeable = {name: value for name, value in changes.items() if name not in fixed}
@@ -160,6 +166,18 @@ def find_file(name_or_path: str, name: str, where: Mapping[str, Any]) -> Path | 
         _raise_exceptions_for_connection_errors=False,
     )
     return None if path is None else Path(path)
+
+
+def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The maximum number of tokens that a model reads, structural ones included."""
+    tokenizer_limit = tokenizer.model_max_length
+    n_positions = getattr(model.config, "max_position_embeddings", tokenizer_limit)
+    for module in model.modules():
+        # RoBERTa-style models count positions from behind the padding's position
+        table = getattr(module, "position_embeddings", None)
+        if isinstance(table, nn.Embedding) and table.padding_idx is not None:
+            n_positions = table.num_embeddings - table.padding_idx - 1
+    return min(tokenizer_limit, n_positions)
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, n_rows: int) -> None:

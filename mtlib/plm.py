@@ -83,6 +83,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         self.tokenizer = tokenizer
         self.shared = shared
         self.objective: nn.Module | None = None  # while a trainer trains its parameters
+        self.has_new_head = False  # drawn at random, and not trained since it was loaded
         _check_heads(classifier, mlm, shared)
         if shared:
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
@@ -163,7 +164,9 @@ class SharedPLM(nn.Module, PushToHubMixin):
             folder = [where.get("subfolder"), SEPARATE_FOLDER]
             mlm_where = where | {"subfolder": "/".join(filter(None, folder))}
         mlm = load_model(AutoModelForMaskedLM, name, config, mlm_where)
-        return cls(classifier, mlm, tokenizer, shared is not False and not two_trunks)
+        plm = cls(classifier, mlm, tokenizer, shared is not False and not two_trunks)
+        plm.has_new_head = new_head
+        return plm
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
@@ -261,14 +264,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
     @property
     def longest(self) -> int:
         """The maximum number of tokens it reads, structural ones included."""
-        tokenizer_limit = self.tokenizer.model_max_length
-        n_positions = getattr(self.config, "max_position_embeddings", tokenizer_limit)
-        for module in self.trunk.modules():
-            # RoBERTa-style models count positions from behind the padding's position
-            table = getattr(module, "position_embeddings", None)
-            if isinstance(table, nn.Embedding) and table.padding_idx is not None:
-                n_positions = table.num_embeddings - table.padding_idx - 1
-        return min(tokenizer_limit, n_positions)
+        return checkpoints.longest_input(self.trunk, self.tokenizer)
 
     def check_inputs(self, input_ids: Iterable[Sequence[int]], what: str) -> None:
         """Raise `UserError` if the model cannot read one of the texts.

@@ -1,7 +1,7 @@
 """transformers' Trainer around an objective: its losses, batches, log and checkpoints."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,8 @@ class ObjectiveArguments(TrainingArguments):
     report_to: None | str | list[str] = field(default="none")  # noqa: RUF036
 
     def __post_init__(self) -> None:
+        # Apple's cards have no float64, and no CUDA graphs
+        self.use_cpu = self.use_cpu or torch.backends.mps.is_available()
         self.remove_unused_columns = False  # the collator drops what the objective does not read
         pinned = self.dataloader_pin_memory and torch.cuda.is_available() and not self.use_cpu
         self.accelerator_config = self.accelerator_config or {"non_blocking": pinned}
@@ -537,7 +539,10 @@ class ObjectiveTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # with files of their own
         if checkpoint is not None and not sharded:
-            _check_complete(Path(checkpoint))  # the stock method would silently start anew
+            own_files = [] if self.update is None else [UPDATE_FILE]
+            _check_complete(
+                Path(checkpoint), own_files
+            )  # the stock method would silently start anew
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.update is not None and checkpoint is not None:
             file = Path(checkpoint, UPDATE_FILE)
@@ -667,8 +672,8 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, objective: Objective) -> 
         )
 
 
-def _check_complete(checkpoint: Path) -> None:
-    files = (OPTIMIZER_NAME, SCHEDULER_NAME)
+def _check_complete(checkpoint: Path, own_files: Sequence[str]) -> None:
+    files = (OPTIMIZER_NAME, SCHEDULER_NAME, *own_files)
     lacking = [name for name in files if not (checkpoint / name).is_file()]
     if lacking:
         raise UserError(

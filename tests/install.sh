@@ -100,7 +100,10 @@ sys.path.append(os.environ["IPYTHONDIR"])
 import google.colab, matplotlib.pyplot, numpy, pandas  # a session on Colab has them loaded
 END
 export IPYTHONDIR=$PWD/ipython
-for notebook in "$folder"/colab/*.ipynb; do
+colab=("$folder"/colab/*.ipynb)
+"$python" -m papermill --no-progress-bar --log-level ERROR -k python3 "${colab[0]}" first.ipynb -p profile smoke 2> first.txt && exit 1
+grep -q "Restart session" first.txt
+for notebook in "${colab[@]}"; do
   "$python" -m papermill --no-progress-bar --log-level ERROR -k python3 "$notebook" "$(basename "$notebook")" -p profile smoke
 done
 

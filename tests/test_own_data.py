@@ -8,7 +8,7 @@ import pytest
 
 from mtlib.cli.own_data import read_words
 from mtlib.errors import UserError
-from mtlib.paths import DATA_DIR
+from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from tests.conftest import call
 from tests.own_data.test_debiasing import rows
 
@@ -130,6 +130,12 @@ def test_a_list_without_marks_is_refused_before_anything_is_made(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+def test_a_pretrained_model_has_no_answers_yet():
+    file = ["data/example/conflicting.csv", "--text", "review"]
+    with pytest.raises(UserError, match="mini has no trained classifier; give a folder"):
+        call("predict", MINI_MODEL_DIR, *file)
+
+
 def test_lists_as_other_programs_save_them(tmp_path):
     (tmp_path / "semicolons.csv").write_text("word;mask\nfilm;x\nplot;-\n")
     assert read_words(tmp_path / "semicolons.csv") == ["film"]
@@ -145,6 +151,7 @@ def test_lists_as_other_programs_save_them(tmp_path):
     ("content", "words"),
     [
         ("word,Mask\nacme,x\ngood,\n", ["acme"]),
+        ('"word, or phrase",word,mask\nx,acme,x\n', ["acme"]),
         ("\ufeff Word ; MASK \r\nacme;X\r\ngood;\r\n", ["acme"]),
         ("word\tmask\nacme\tTRUE\ngood\tnan\nbad\tFalse\n", ["acme"]),
         ("word,mask\na,✔️\nb,Ｘ\nc,X\u200b\nd,\n", ["a", "b", "c"]),

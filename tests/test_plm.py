@@ -345,6 +345,8 @@ class TestBadCheckpoints:
         plm.save_pretrained(tmp_path)
         with pytest.raises(UserError, match=r"classifier\.bias, or has others than for 3 labels"):
             SharedPLM.from_pretrained(tmp_path, num_labels=3)
+        with pytest.raises(UserError, match="num_labels is 3, and id2label names 2 labels"):
+            SharedPLM.from_pretrained(tmp_path, num_labels=3, id2label={0: "a", 1: "b"})
 
     @pytest.mark.parametrize("saved_by_mtlib", [False, True])
     def test_torn(self, plm, tmp_path, saved_by_mtlib):

@@ -8,7 +8,6 @@ from statistics import fmean
 import pandas
 
 from mtlib.data.tasks import split_type
-from mtlib.errors import UserError
 from mtlib.runs.config import RunConfig, changed_settings
 from mtlib.runs.inputs import HELD_OUT
 
@@ -54,8 +53,6 @@ def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
     Args:
         scores: as `frame` makes them.
     """
-    if scores.empty:
-        raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
     # a training has a record for every choice of sets that it was scored on
     scores = scores.drop_duplicates([*_HEADING, "arm", "seed", "set", *MEASURES])
     scores = scores.assign(set=_sets_and_splits(scores))

@@ -10,6 +10,7 @@ import pandas
 
 FEWEST_SEEDS = 3  # that allow a verdict
 BETTER, WORSE, OPEN = "significantly better", "significantly worse", "not significantly different"
+_NO_SPREAD = 1e-9  # points: rounding errors of equal numbers
 SUPPORTED, EXCLUDED, UNDECIDED = "supported", "excluded", "open"
 
 
@@ -25,12 +26,15 @@ class Difference:
     high: float | None
     n: int
 
-    def text(self, digits: int = 1) -> str:
-        """ "+1.2 [-0.3, +2.7]", or without the interval where there is none.
+    def text(self) -> str:
+        """ "+1.2 [-0.3, +2.7]", without the interval where there is none, or "" without a mean.
 
-        With as many more digits as it takes that no number reads 0 which is not.
+        With as many digits as it takes that no number reads 0 which is not.
         """
         values = [value for value in (self.mean, self.low, self.high) if not pandas.isna(value)]
+        if not values:
+            return ""
+        digits = 1
         while any(value and not round(value, digits) for value in values):
             digits += 1
         mean, *ends = (f"{value:+.{digits}f}" for value in values)
@@ -88,7 +92,7 @@ def p_value(first: pandas.Series, second: pandas.Series, paired: bool = True) ->
         samples = [points]
     else:
         samples = [first.dropna(), second.dropna()]
-    if min(map(len, samples)) < 2 or all(sample.std() == 0 for sample in samples):
+    if min(map(len, samples)) < 2 or all(sample.std() < _NO_SPREAD for sample in samples):
         return 1.0
     if paired:
         return float(stats.ttest_1samp(points, 0).pvalue)
@@ -131,7 +135,7 @@ def verdict(observed: Difference, obstacle: str = "") -> str:
     """
     if reason := _no_verdict(observed, obstacle):
         return reason
-    if math.isclose(observed.low, observed.high, abs_tol=1e-9):
+    if math.isclose(observed.low, observed.high, abs_tol=_NO_SPREAD):
         return OPEN
     if observed.low > 0:
         return BETTER

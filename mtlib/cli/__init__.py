@@ -128,6 +128,8 @@ app.add_typer(data_app, name="data", rich_help_panel="Reproduce")
 
 
 def main() -> None:
+    # Windows writes into pipes and files in an encoding that lacks many letters
+    sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name=PROGRAM)
     except SystemExit as stop:

@@ -3,6 +3,7 @@
 And the list in which the person marks them.
 """
 
+import csv
 import io
 from collections.abc import Iterable
 from pathlib import Path
@@ -179,7 +180,7 @@ def read_marks(file: Path) -> list[tuple[str, bool]]:
 def _separator(header: str, is_table: bool) -> str | None:
     """What stands between the columns of a list; None for a list that is no table."""
     for separator in ",;\t":
-        names = [name.strip(' "') for name in header.lower().split(separator)]
+        names = [name.strip() for name in next(csv.reader([header.lower()], delimiter=separator))]
         if "word" in names and (is_table or len(names) > 1):
             return separator
     return None

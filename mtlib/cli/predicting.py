@@ -13,7 +13,7 @@ from mtlib.errors import UserError
 if TYPE_CHECKING:
     import pandas
 
-_MODEL = "a folder that `train` wrote, or another model with both heads"
+_MODEL = "a folder that `train` or SharedPLM.save_pretrained wrote"
 
 
 def predict(
@@ -68,6 +68,11 @@ def _answers(
     if left_out := rows.left_out():
         print_line(left_out)
     plm = SharedPLM.from_pretrained(model)
+    if plm.has_new_head:
+        raise UserError(
+            f"{model} has no trained classifier; give a folder that `train` or save_pretrained "
+            "wrote."
+        )
     names = [plm.config.id2label[number] for number in range(plm.config.num_labels)]
     of_labels = [f"p({name})" for name in names]
     if taken := {"answer", *of_labels} & {*keep}:

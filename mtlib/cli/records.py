@@ -60,6 +60,8 @@ def _print_named(names: Sequence[str], records: Sequence[Path], form: Form) -> N
     """The comparisons with these names, and the claims; without names, all comparisons."""
     if form == "csv" and "claims" in names and len(names) > 1:
         raise UserError("claims have columns of their own; ask for them alone.")
+    if records and "claims" in names:
+        raise UserError("claims are judged by shipped records; leave --records out.")
     chosen = _comparisons(names, records)
     if "claims" in names:
         _print_claims(form)
@@ -135,6 +137,8 @@ def _print_plain(records: Sequence[Path], form: Form) -> None:
     from mtlib.runs.records import read_records
 
     scores = frame(read_records(records))
+    if scores.empty:
+        raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
     if form == "csv":
         _print(scores, form)
         return

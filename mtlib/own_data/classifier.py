@@ -16,7 +16,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from mtlib.checkpoints import load_config, load_model, load_pretrained
+from mtlib.checkpoints import load_config, load_model, load_pretrained, longest_input
 from mtlib.contexts import evaluating
 from mtlib.encoding import DEFAULT_LENGTH, Collator, batches_by_length
 from mtlib.errors import UserError
@@ -59,14 +59,14 @@ class Classifier:
             name = str(model)
             tokenizer = load_pretrained(AutoTokenizer, name)
             config = load_config(name, {}, {})
-            network = load_model(AutoModelForSequenceClassification, name, config, {})
+            model = network = load_model(AutoModelForSequenceClassification, name, config, {})
         if not tokenizer.is_fast:
             raise UserError(
                 f"{type(tokenizer).__name__} does not say which characters a token stands for; "
                 "take a model with a fast tokenizer."
             )
         if torch.cuda.is_available():
-            network.to("cuda")
+            model.to("cuda")
         if tokenizer.pad_token is None:  # GPT-2's
             tokenizer.pad_token = tokenizer.eos_token
             network.config.pad_token_id = tokenizer.pad_token_id
@@ -75,7 +75,7 @@ class Classifier:
             _check_number(labels, names)
             names = list(labels)
         length = max_length or max(DEFAULT_LENGTH, getattr(network.config, "trained_length", 0))
-        length = min(length, tokenizer.model_max_length)
+        length = min(length, longest_input(network, tokenizer))
         return cls(network, tokenizer, names, length)
 
     def __post_init__(self):

@@ -87,6 +87,8 @@ def _batches(rows: Rows) -> Iterator:
             given = repr(batch)
         elif "text" not in batch:
             given = f"columns {', '.join(map(str, batch))}"
+        elif isinstance(batch["text"], str):
+            given = "dictionaries, one for each row"
         else:
             yield batch
             continue

@@ -147,7 +147,13 @@ def _card_of_words(by_word: pandas.DataFrame) -> str:
 
 def _markdown(table: pandas.DataFrame) -> str:
     lines = [[*table], ["---"] * len(table.columns), *table.values]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    return "\n".join(map(_markdown_line, lines))
+
+
+def _markdown_line(cells: Sequence) -> str:
+    """A line of a table; a word may be a bar itself."""
+    shown = [str(cell).replace("|", r"\|") for cell in cells]
+    return f"| {' | '.join(shown)} |"
 
 
 def leans_by_word(by_word: pandas.DataFrame) -> pandas.DataFrame:
@@ -202,7 +208,7 @@ def scores_shown(line) -> list[str]:
 
 def _card_line(line) -> str:
     accuracy, macro_f1 = scores_shown(line)
-    return f"| {line.set} | {line.rows} | {line.n} | {line.arm} | {accuracy} | {macro_f1} |"
+    return _markdown_line([line.set, line.rows, line.n, line.arm, accuracy, macro_f1])
 
 
 def _changed_settings(config: OwnTraining) -> dict[str, object]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from datasets import Dataset
 
 from mtlib.data.tables import TEXTS
-from mtlib.encoding import tokenise
+from mtlib.encoding import DEFAULT_LENGTH, tokenise
 from mtlib.errors import UserError, one_of
 from mtlib.method import LearningRates, Stage
 from mtlib.methods import METHODS, get_method, readers
@@ -188,7 +188,7 @@ def _trained(
     plm = pretrained(config, sets.label_names)
     _report_cut_texts(config.max_length, sets.train, plm, report)
     if method == MASKS_LEFT:
-        _report_telling_masks(config.settings, sets.train, plm, report)
+        _report_telling_masks(config, sets.train, plm, report)
     stages = _stages(method, config, plm.tokenizer)
     trained = train_stages(config, stages, plm, sets.train, folder, dev=sets.dev)
     if trained.diverged:
@@ -212,15 +212,16 @@ def _report_cut_texts(
 
 
 def _report_telling_masks(
-    settings: Settings,
+    config: OwnTraining,
     train: Dataset,
     plm: SharedPLM,
     report: Report,
 ) -> None:
     """Say where the number of masks in a text tells its label, as the words did before."""
     columns = [column for column in TEXTS if column in train.column_names]
-    examples = tokenise(train, plm.tokenizer, _NO_LIMIT, keep=columns)
-    spans = WordSpans(settings.words)
+    max_length = config.max_length or min(DEFAULT_LENGTH, plm.longest)
+    examples = tokenise(train, plm.tokenizer, max_length, keep=columns)
+    spans = WordSpans(config.settings.words)
     numbers = spans.numbered(plm, examples).examples[spans.column]
     n_masks = [sum(map(bool, row)) for row in numbers]
     told, commonest = told_by(n_masks, train[LABEL])

@@ -43,13 +43,15 @@ def commit() -> str | None:
     root = _PACKAGE.parent
     if not (root / ".git").exists():
         return None
-    describe = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*"]
+    # a clone that another account owns is one that git would not look into
+    git = ["git", "-c", f"safe.directory={root}", "-C", str(root)]
+    describe = [*git, "describe", "--always", "--abbrev=40", "--exclude=*"]
     describe.append(f"--dirty={UNCOMMITTED}")
     try:
-        git = subprocess.run(describe, capture_output=True, text=True, check=True, timeout=10)
+        said = subprocess.run(describe, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
-    return git.stdout.strip()
+    return said.stdout.strip()
 
 
 @cache

@@ -46,14 +46,18 @@ def claim(path: Path) -> Iterator[None]:
     except Timeout:
         who = holder(path) or "another process"
         raise Busy(f"{path.stem} is being run by {who}; wait for it, or stop it.") from None
+    except OSError as error:
+        raise UserError(
+            f"{path.parent} cannot hold a lock ({error}); give a folder on another file system."
+        ) from error
     try:
         with contextlib.suppress(OSError):  # a full disk; the lock holds all the same
             path.write_text(f"{platform.node()}, process {os.getpid()}\n")
         yield
     finally:
-        # while it is locked: FileLock does not accept a file that has been removed
-        path.unlink(missing_ok=True)
-        lock.release()
+        if fcntl is not None:  # FileLock does not accept a file that has been removed
+            path.unlink(missing_ok=True)
+        lock.release()  # on Windows it removes the file
 
 
 def holder(path: Path) -> str | None:

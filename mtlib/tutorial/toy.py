@@ -118,7 +118,7 @@ class Model(nn.Module):
     def __init__(self, width: int = 64):
         super().__init__()
         self.words = nn.Embedding(len(vocabulary), width)
-        self.places = nn.Embedding(LENGTH, width)
+        self.positions = nn.Embedding(LENGTH, width)
         layer = nn.TransformerEncoderLayer(
             width, 4, 2 * width, 0.0, "gelu", batch_first=True, norm_first=True
         )
@@ -128,7 +128,7 @@ class Model(nn.Module):
         self.mlm.weight = self.words.weight
 
     def trunk(self, ids: Tensor) -> Tensor:
-        embedded = self.words(ids) + self.places.weight
+        embedded = self.words(ids) + self.positions.weight
         return self.layers(embedded, src_key_padding_mask=ids == PAD)  # (batch, length, width)
 
     def classify(self, ids: Tensor) -> Tensor:

@@ -327,6 +327,11 @@ class TestDifferences:
             OUTSIDE[1]: "-3.0 [-5.5, -0.5]",
         }
 
+    def test_a_pair_without_a_common_seed_has_no_difference(self, compare):
+        records = [make_record("fine_tuning", 0, 90), make_record("mask_tuning", 1, 91)]
+        table = compare(records, ARMS, changes={"mask": ("masked", "plain")}).table_of_changes()
+        assert table[["seeds", INSIDE]].values.tolist() == [[0, ""]]
+
     def test_other_pairs_have_a_row_for_each_value_of_by(self, compare):
         records = [
             make_record(method, 0, accuracy, 50, 60, epochs=epochs)

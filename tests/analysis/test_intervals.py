@@ -108,6 +108,8 @@ def test_a_p_value_is_that_of_the_interval(paired):
     assert difference(first, second, paired, level=1 - p).low == pytest.approx(0, abs=1e-9)
     assert p_value(first[:1], second, paired) == 1
     assert p_value(first, first - 1, paired=True) == 1  # no spread
+    nearly = pandas.Series([0.1 + 0.2, 0.3, 0.3])  # 0.1 + 0.2 is not 0.3
+    assert p_value(nearly, nearly * 0, paired=True) == 1
 
 
 def test_holm_by_hand():

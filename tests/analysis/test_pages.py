@@ -132,8 +132,8 @@ def test_the_pages_say_of_the_base_sized_model_what_the_records_say():
     report = (ROOT / "data/results/REPORT.md").read_text()
     low, high = (bound["fine-tuning, 3 epochs"] for bound in (seeds.min(), seeds.max()))
     seeds_and_later = f"({low:.0f} to {high:.0f} by seed; six: {longer:.0f}, twelve: {as_long:.0f})"
-    assert f"is {fine_tuning:.0f} % right after three epochs {seeds_and_later}" in report
-    assert f"has {at_random:.0f} after twelve" in report
+    assert f"fine-tuned {fine_tuning:.0f} % after three epochs {seeds_and_later}" in report
+    assert f"with random masks {at_random:.0f} after twelve" in report
     hidden = [
         arm for arm in mean.index if "left in" in arm or "deleted" in arm or "the words" in arm
     ]

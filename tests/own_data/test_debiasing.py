@@ -600,12 +600,15 @@ def test_words_are_exchanged_in_dev_for_suspects_of_the_training_rows(monkeypatc
     assert read[0] is sets.train and read[1] is sets.dev
 
 
-@pytest.mark.parametrize(("n_hidden", "is_told"), [(1, False), (2, True)])
-def test_masks_tell_the_label_from_a_quarter_of_what_is_left_on(n_hidden, is_told):
+@pytest.mark.parametrize(
+    ("n_hidden", "max_length", "is_told"), [(1, None, False), (2, None, True), (2, 3, False)]
+)
+def test_masks_tell_the_label_from_a_quarter_of_what_is_left_on(n_hidden, max_length, is_told):
     """Half of the rows have the commonest label; with two masks 7 of 10 are told, with one 6."""
     texts = ["the film"] * n_hidden + ["the plot"] * (10 - n_hidden)
     train = Dataset.from_dict({"text": texts, "label": [1] * 5 + [0] * 5})
     told = []
     settings = SimpleNamespace(words=("film",))
-    training._report_telling_masks(settings, train, make_plm(), told.append)
+    config = SimpleNamespace(settings=settings, max_length=max_length)  # three tokens: one word
+    training._report_telling_masks(config, train, make_plm(), told.append)
     assert len(told) == is_told

@@ -1,5 +1,6 @@
 """`leans` on a classifier that reads one word and nothing else."""
 
+import copy
 from collections import Counter
 
 import numpy as np
@@ -446,6 +447,10 @@ def test_partners_of_the_control_take_turns():
 def test_no_more_is_read_than_the_tokenizer_allows():
     lengths = [Classifier.of(READS_BRANDS, None, length).length for length in (1000, None, 9)]
     assert lengths == [64, 64, 9]
+    tokenizer = copy.deepcopy(READS_BRANDS.tokenizer)
+    tokenizer.model_max_length = 10**30  # where its files do not say
+    plm = SharedPLM(READS_BRANDS.classifier, READS_BRANDS.mlm, tokenizer)
+    assert Classifier.of(plm, None, 1000).length == plm.config.max_position_embeddings
 
 
 def test_what_stands_in_three_of_four_texts_is_a_companion():

@@ -217,6 +217,7 @@ def test_words_are_found_where_they_are_hidden():
             pandas.DataFrame({"review": ["a"], "label": [0]}),
             "columns review, label; expected text and label",
         ),
+        ([{"text": "abc", "label": "pos"}] * 2, "dictionaries, one for each row; expected text"),
         (pandas.DataFrame({"text": ["a", None], "label": [0, 1]}), "a row has (nan|None) for"),
         (
             pandas.DataFrame({"text": ["a"] * 501, "label": range(501)}),
