@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
+from mtlib.errors import UserError
 from mtlib.plm import Batch, SharedPLM, mlm_positions_of
 from mtlib.preparing import Transform
 from mtlib.rng import RNG, KeyedRNG
@@ -227,6 +228,11 @@ def draw_mask(
     if "mask" not in batch:
         maskable = maskable_positions(batch, tokenizer)  # (batch, seq)
         mask = masking(batch, maskable, rng, plm)
+        if mask.dtype != torch.bool or mask.shape != maskable.shape:
+            raise UserError(
+                f"{type(masking).__name__} gives {mask.dtype} of shape {tuple(mask.shape)}; "
+                f"expected torch.bool of shape {tuple(maskable.shape)}, (batch, seq)."
+            )
         batch = {**batch, "mask": mask & maskable}  # no policy masks structural tokens or padding
     predicted = batch["mask"]  # (batch, seq)
     if masking.predict_all:

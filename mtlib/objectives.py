@@ -47,6 +47,15 @@ class ObjectiveOutput:
     logits: Tensor | None = None
     perturbed_ids: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        if unknown := self.weights.keys() - self.components.keys():
+            names = ", ".join(self.components)
+            raise UserError(f"weights has {min(unknown)!r}; the components are {names}.")
+        if counts := [name for name in self.weights if name.startswith("n_")]:
+            raise UserError(f"{counts[0]} is a loss, but n_ begins the names of counts; rename it.")
+        if "loss" in self.components:
+            raise UserError("a component is called 'loss', as the whole; rename it.")
+
     @property
     def loss(self) -> Tensor:
         """The scalar to differentiate."""
@@ -404,6 +413,12 @@ class MaskTuning(_MaskingObjective):
         for name, weight in classified.weights.items():  # the second loss may have several terms
             weights[name] = (1 - self.alpha) * weight
         components = filled.components | classified.components
+        if len(components) < len(filled.components) + len(classified.components):
+            twice = ", ".join(filled.components.keys() & classified.components.keys())
+            raise UserError(
+                f"{type(self.classification).__name__} has components that MaskTuning has itself "
+                f"({twice}); rename them."
+            )
         return ObjectiveOutput(components, weights, classified.logits, filled.perturbed_ids)
 
     def classify(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:

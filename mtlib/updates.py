@@ -223,6 +223,11 @@ def check_update(
     if not isinstance(objective, MaskTuning):
         given = type(objective).__name__
         raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {given}.')
+    if type(objective).forward is not MaskTuning.forward:
+        raise UserError(
+            f'update="{update}" takes the two losses apart and passes over the forward of '
+            f"{type(objective).__name__}; override `classify` instead, or give a classification."
+        )
     if update == "balanced":
         _check_shared_trunk(plm)
     else:

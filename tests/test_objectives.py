@@ -138,6 +138,42 @@ def test_bad_options(name, value):
         MaskTuning(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("components", "weights", "message"),
+    [
+        ({"kl": 1}, {"lk": 1.0}, r"weights has 'lk'; the components are kl"),
+        ({"n_kl": 1}, {"n_kl": 1.0}, "n_kl is a loss, but n_ begins the names of counts"),
+        ({"loss": 1}, {"loss": 1.0}, "a component is called 'loss'"),
+    ],
+)
+def test_names_of_components_that_would_be_misread(components, weights, message):
+    with pytest.raises(UserError, match=message):
+        ObjectiveOutput(components, weights)
+
+
+def test_a_second_loss_does_not_replace_the_first(still_plm):
+    twice = MaskTuning(classification=_TwoLosses())
+    with pytest.raises(UserError, match=r"_TwoLosses has components .* itself \(mlm_loss\)"):
+        twice(still_plm, make_batch(still_plm))
+
+
+class _TwoLosses(FineTuning):
+    def forward(self, plm, batch):
+        output = super().forward(plm, batch)
+        output.components["mlm_loss"] = output.components["ft_loss"]
+        return output
+
+
+@pytest.mark.parametrize("mask", [torch.ones(2, 3), torch.ones(3, dtype=torch.bool)])
+def test_a_policy_gives_a_boolean_for_each_token(still_plm, mask):
+    class Odd(MaskingPolicy):
+        def __call__(self, batch, maskable, rng=None, plm=None):
+            return mask
+
+    with pytest.raises(UserError, match=r"Odd gives torch\.\w+ of shape .*; expected torch.bool"):
+        MaskTuning(masking=Odd())(still_plm, make_batch(still_plm))
+
+
 class TestLimits:
     def test_alpha_0_and_no_masks_is_fine_tuning(self, still_plm):
         batch = make_batch(still_plm)

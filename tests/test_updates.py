@@ -39,8 +39,8 @@ def step(
     def loss(head: str, direction: list[float]):
         def output(model, batch):
             return ObjectiveOutput(
-                {"loss": (model.trunk + getattr(model, head)) @ torch.tensor(direction)},
-                {"loss": 1.0},
+                {"mean": (model.trunk + getattr(model, head)) @ torch.tensor(direction)},
+                {"mean": 1.0},
             )
 
         return output
@@ -131,7 +131,7 @@ def test_both_alternating_steps_are_weighted_by_alpha():
 
     def loss(head: str, direction: list[float]) -> ObjectiveOutput:
         logits = model.trunk + getattr(model, head)
-        return ObjectiveOutput({"loss": logits @ torch.tensor(direction)}, {"loss": 1.0})
+        return ObjectiveOutput({"mean": logits @ torch.tensor(direction)}, {"mean": 1.0})
 
     trainer = SimpleNamespace(
         training_objective=SimpleNamespace(alpha=alpha, masked_lm="masked_lm", classify="classify"),
@@ -153,6 +153,13 @@ def test_both_alternating_steps_are_weighted_by_alpha():
 def test_what_it_cannot_do_is_an_error(tmp_path):
     with pytest.raises(UserError, match="two losses"):
         train(tmp_path, FineTuning(), update="balanced")
+
+    class WithMore(MaskTuning):
+        def forward(self, plm, batch):
+            return super().forward(plm, batch)
+
+    with pytest.raises(UserError, match="passes over the forward of WithMore"):
+        train(tmp_path, WithMore(), update="alternating")
     frozen = make_plm()
     for parameter in frozen.trunk_parameters():
         parameter.requires_grad = False

@@ -31,10 +31,12 @@ from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError, one_of
+from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
 from mtlib.runs.config import all_settings, changed_settings, settings_of
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.records import read_records
+from mtlib.settings import check_choice
 
 # an arm that is more points behind the base in distribution gets no verdict out of distribution
 MAX_BEHIND = 2.0
@@ -105,6 +107,10 @@ class Comparison(BaseModel):
         for name in (*self.where, *of_arms, *self.by, *self.tuned):
             if name not in all_settings():
                 raise ValueError(f"there is no setting {name!r}; {one_of(name, all_settings())}")
+        for settings in (self.where, *self.arms.values()):
+            for name, choices in (("method", METHODS), ("task", TASKS)):
+                for value in _listed(settings.get(name, [])):
+                    check_choice(name, value, choices)
         return self
 
     @model_validator(mode="after")
@@ -156,6 +162,17 @@ class Comparison(BaseModel):
         found = {record["config"]["task"] for _, record in self.runs}
         return [task for task in TASKS if task in found]
 
+    def _first_task(self) -> str:
+        if not self.tasks:
+            raise UserError(f"comparison {self.name}: no record belongs to one of its arms.")
+        return self.tasks[0]
+
+    @property
+    def without_runs(self) -> list[str]:
+        """The arms that no record belongs to."""
+        found = {arm for arm, _ in self.runs}
+        return [arm for arm in self.arms if arm not in found]
+
     def differences(self) -> pandas.DataFrame:
         """Of accuracy: a line for each set and each arm but the base, then for each of `changes`.
 
@@ -167,9 +184,17 @@ class Comparison(BaseModel):
         behind the base in distribution, at the seeds that both have.
         """
         lines = []
-        groups = self.frame().groupby(["task", *self.by], sort=False, dropna=False)
+        all_scores = self.frame()
+        groups = all_scores.groupby(["task", *self.by], sort=False, dropna=False)
         for (task, *values), scores in groups:
             named = dict(zip(self.by, values, strict=True))
+            if self.base not in {*scores["arm"]}:
+                # a base that does not read the settings of `by` is the same for all their values
+                of_base = all_scores[
+                    (all_scores["arm"] == self.base) & (all_scores["task"] == task)
+                ]
+                unset = of_base[[*self.by]].isna().all(axis="columns")
+                scores = pandas.concat([of_base[unset], scores])
             lines += [{"task": task} | named | line for line in self._differences_of(scores)]
         columns = ["change", "task", "arm", "base", *self.by, "set", "kind"]
         columns += ["mean", "low", "high", "n", "level", "verdict", "paper", "claim"]
@@ -188,7 +213,7 @@ class Comparison(BaseModel):
         interval and verdict, and on sets of which the paper has it, its effect and whether the
         interval excludes that.
         """
-        task = task or self.tasks[0]
+        task = task or self._first_task()
         differences = self._of_task(self.differences(), task)
         table = self._means(self._of_task(self.frame(), task))
         for line in differences[differences["change"] == ""].to_dict("records"):
@@ -196,7 +221,8 @@ class Comparison(BaseModel):
             base_row = self._row_of(line, "base")
             in_paper = pandas.notna(line["paper"])
             if line["kind"] == "ood" or in_paper:
-                seeds = table.loc[[row, base_row], "seeds"].max()
+                rows = [name for name in (row, base_row) if name in table.index]
+                seeds = table.loc[rows, "seeds"].max()
                 table.loc[row, f"better on {line['set']}?"] = _in_words(line, seeds)
             if in_paper:
                 judged = f"{line['paper']:+.1f}: {line['claim']}"
@@ -207,7 +233,7 @@ class Comparison(BaseModel):
 
     def table_of_changes(self, task: str | None = None) -> pandas.DataFrame:
         """A row for each of `changes` and value of `by`: seeds, differences, 95 % intervals."""
-        task = task or self.tasks[0]
+        task = task or self._first_task()
         differences = self.differences()
         of_changes = differences[(differences["change"] != "") & (differences["task"] == task)]
         groups = of_changes.groupby(["change", *self.by], sort=False, dropna=False)
@@ -374,12 +400,14 @@ class Comparison(BaseModel):
         """
         first_of = {cell: members[0] for cell, members in _by_cell(runs).items()}
         cells = dict.fromkeys((run.task, run.by) for run in runs)
+        unset = (None,) * len(self.by)  # of a base that does not read these settings
         for (task, by), (_, arm, base) in itertools.product(cells, self.pairs):
-            if not {(task, arm, by), (task, base, by)} <= first_of.keys():
+            of_arm = first_of.get((task, arm, by))
+            of_base = first_of.get((task, base, by)) or first_of.get((task, base, unset))
+            if of_arm is None or of_base is None:
                 continue
             named = {*self.arms[arm], *self.arms[base], *self.by, *self.tuned, *_RATES}
-            one, other = (first_of[task, name, by].record for name in (base, arm))
-            if difference := _first_difference(one, other, named):
+            if difference := _first_difference(of_base.record, of_arm.record, named):
                 name, value, other_value = difference
                 raise UserError(
                     f"comparison {self.name}: {base} and {arm} cannot be compared: {name} is "
@@ -444,7 +472,9 @@ def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
     try:
         return Comparison(**fields)
     except ValidationError as error:
-        raise UserError(f"comparison {name} in data/comparisons: {error}") from error
+        first = error.errors(include_url=False)[0]
+        place = ".".join([name, *map(str, first["loc"])])
+        raise UserError(f"{place} in data/comparisons: {first['msg']}") from error
 
 
 def _by_cell(runs: Iterable[_Run]) -> dict[tuple, list[_Run]]:
@@ -519,7 +549,9 @@ def _dev_accuracy(record: dict) -> float:
     metrics = record["metrics"]
     name = HELD_OUT
     if name not in metrics:
-        name = get_task(config["task"]).dev_set(config["source"])
+        source = config["source"]
+        made = source.startswith("testbed")  # a record says with which strength and seed
+        name = get_task(config["task"]).dev_set("testbed" if made else source)
     return metrics[name]["accuracy"]
 
 
@@ -562,7 +594,11 @@ def _values(config: dict, names: Sequence[str]) -> tuple:
 
 
 def _fits(value: object, wanted: object) -> bool:
-    return value in wanted if isinstance(wanted, list) else value == wanted
+    return value in _listed(wanted)
+
+
+def _listed(wanted: object) -> list:
+    return wanted if isinstance(wanted, list) else [wanted]
 
 
 def _all_values(values: pandas.Series) -> str:

@@ -112,8 +112,9 @@ def _print_frames(chosen: Sequence["Comparison"], form: Form) -> None:
 
 
 def _print_comparison(comparison: "Comparison", form: Form) -> None:
-    if not comparison.tasks:
-        print_line(f"{comparison.name}: no record belongs to one of its arms.")
+    lacking = comparison.without_runs
+    if lacking and (comparison.base in lacking or len(lacking) >= len(comparison.arms) - 1):
+        print_line(f"{comparison.name}: no record belongs to {', '.join(map(repr, lacking))}.")
     for task in comparison.tasks:
         heading = f"{comparison.name}, {task}"
         table = comparison.table(task)

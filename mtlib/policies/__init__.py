@@ -110,6 +110,8 @@ def masking_policy(
         "pipeline": spacy_pipeline,
     }
     wanted = signature(make).parameters.keys() & available.keys()
+    if rate is not None and "rate" not in wanted and not POLICIES[name].own_length:
+        raise UserError(f"masking {name!r} has no argument `rate`, so a rate would not count.")
     arguments = {key: available[key] for key in wanted}
     return make(**arguments, **POLICIES[name].options)
 

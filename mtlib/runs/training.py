@@ -154,6 +154,12 @@ def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> N
         if length is not None and length > plm.longest:
             limit = f"{config.model} reads at most {plm.longest} tokens"
             raise UserError(f"{name} is {length}; {limit}, give no more.")
+    names = [stage.name for stage in stages]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise UserError(
+            f"two stages are called {repeated.pop()!r}, and the second would go on with the first "
+            "one's checkpoints; give each a name of its own, Stage(..., name=...)."
+        )
     for stage in stages:
         stage.objective.check(plm)
         for transform in stage.transforms:

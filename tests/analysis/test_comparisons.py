@@ -182,6 +182,12 @@ class TestArms:
             (r["config"]["seed"], r["config"]["learning_rate"]) for _, r in comparison.runs
         ] == [(0, 2e-4), (1, 2e-4)]
 
+    def test_settings_may_be_tuned_on_a_testbed_that_was_made_anew(self, compare):
+        records = of_two_arms(2, 3, 4)
+        for record in records:
+            record["config"]["source"] = "testbed (strength 0.5, seed 0)"
+        assert len(compare(records, ARMS, tuned=["learning_rate"]).runs) == 6
+
     def test_a_run_on_dev_data_alone_gives_way_to_the_whole_one(self, compare):
         records = [make_record("fine_tuning", 0, 90), make_record("fine_tuning", 0, 90, 50, 60)]
         for order in (records, records[::-1]):
@@ -243,6 +249,7 @@ class TestArms:
             ({"where": {"trainsize": 9}}, "no setting 'trainsize'.* mean 'train_size'"),
             ({"by": ["learnrate"]}, "no setting 'learnrate'"),
             ({"measures": ["accuracy", "auroc"]}, "auroc: no measure"),
+            ({"where": {"task": ["nly"]}}, "task is 'nly'"),
         ],
     )
     def test_misspelt_names_are_refused(self, compare, fields, message):
@@ -254,6 +261,28 @@ class TestArms:
         _print_comparison(compare(of_two_arms(2, 3, 4), arms, base="plain"), "terminal")
         differences = capsys.readouterr().out.partition("differences to plain")[2]
         assert "masked" in differences and "│ plain" not in differences
+
+    def test_a_base_without_the_settings_of_by_is_the_base_of_all_their_values(self, compare):
+        plain, masked = (of_two_arms(2, 3, 4)[place] for place in (slice(3), slice(3, None)))
+        masked = [
+            run | {"config": run["config"] | {"alpha": alpha}, "identity": f"{alpha}-{number}"}
+            for number, run in enumerate(masked)
+            for alpha in (0.1, 0.3)
+        ]
+        comparison = compare([*plain, *masked], ARMS, base="plain", by=("alpha",))
+        lines = comparison.differences().query("set == @OUTSIDE[0]")
+        assert lines[["alpha", "arm", "mean"]].values.tolist() == [
+            [0.1, "masked", pytest.approx(3)],
+            [0.3, "masked", pytest.approx(3)],
+        ]
+        assert list(comparison.table()["alpha"]) == ["all", "0.1", "0.3"]
+
+    def test_arms_without_a_run_are_named(self, compare, capsys):
+        comparison = compare(of_two_arms(2)[:1], ARMS, base="plain")
+        _print_comparison(comparison, "terminal")
+        assert "no record belongs to 'masked'" in capsys.readouterr().out
+        with pytest.raises(UserError, match="no record belongs to one of its arms"):
+            compare([make_record("perturb_first", 0, 90)], ARMS).table()
 
     def test_a_diverged_run_does_not_count(self, compare):
         lost = make_record("fine_tuning", 0) | {"diverged": True}

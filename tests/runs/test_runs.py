@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mtlib import cli
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
+from mtlib.method import LearningRates, Stage
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
 from mtlib.runs import training
@@ -120,6 +121,12 @@ def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(
     assert [place.name for place in out.glob(".*")] == [".work"] and not [
         *(out / ".work").iterdir()
     ]
+
+
+def test_two_stages_of_one_name_are_refused(model, tmp_path):
+    stage = Stage(FineTuning(), LearningRates.alike(1e-3))
+    with pytest.raises(UserError, match="two stages are called 'fine_tuning'"):
+        training.train(config(model), (stage, stage), make_plm(), None, tmp_path)
 
 
 def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):
