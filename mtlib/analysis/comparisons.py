@@ -173,6 +173,15 @@ class Comparison(BaseModel):
         found = {arm for arm, _ in self.runs}
         return [arm for arm in self.arms if arm not in found]
 
+    @property
+    def of_several_codes(self) -> list[str]:
+        """The arms that average runs of several versions of mtlib's code."""
+        versions = defaultdict(set)
+        for arm, record in self.runs:
+            cell = arm, _values(record["config"], self.by), record["config"]["task"]
+            versions[cell].add(record.get("environment", {}).get("code_sha256"))
+        return list(dict.fromkeys(cell[0] for cell, hashes in versions.items() if len(hashes) > 1))
+
     def differences(self) -> pandas.DataFrame:
         """Of accuracy: a line for each set and each arm but the base, then for each of `changes`.
 

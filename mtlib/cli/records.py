@@ -70,6 +70,8 @@ def _print_named(names: Sequence[str], records: Sequence[Path], form: Form) -> N
         return
     for comparison in chosen:
         _print_comparison(comparison, form)
+        if records and (arms := comparison.of_several_codes):
+            print_line(f"{', '.join(arms)}: these runs come from several versions of the code.")
 
 
 def _comparisons(names: Sequence[str], records: Sequence[Path]) -> list["Comparison"]:

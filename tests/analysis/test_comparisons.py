@@ -277,6 +277,12 @@ class TestArms:
         ]
         assert list(comparison.table()["alpha"]) == ["all", "0.1", "0.3"]
 
+    def test_arms_of_several_codes(self, compare):
+        records = of_two_arms(2, 3)
+        for record, code in zip(records, "aabc", strict=True):
+            record["environment"] = {"code_sha256": code}
+        assert compare(records, ARMS).of_several_codes == ["masked"]
+
     def test_arms_without_a_run_are_named(self, compare, capsys):
         comparison = compare(of_two_arms(2)[:1], ARMS, base="plain")
         _print_comparison(comparison, "terminal")
