@@ -540,9 +540,8 @@ class ObjectiveTrainer(Trainer):
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # with files of their own
         if checkpoint is not None and not sharded:
             own_files = [] if self.update is None else [UPDATE_FILE]
-            _check_complete(
-                Path(checkpoint), own_files
-            )  # the stock method would silently start anew
+            # the stock method would silently start anew
+            _check_complete(Path(checkpoint), own_files)
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.update is not None and checkpoint is not None:
             file = Path(checkpoint, UPDATE_FILE)

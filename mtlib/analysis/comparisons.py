@@ -262,34 +262,47 @@ class Comparison(BaseModel):
         groups = scores.groupby(["arm", "set"])
         accuracies = {key: runs.set_index("seed")["accuracy"] for key, runs in groups}
         kinds = dict(zip(scores["set"], scores["kind"], strict=True))
-        level_outside = self._level_outside(kinds)
         behind = self._behind(scores)
         for change, arm, base in self.pairs:
-            scored = {
-                name: (accuracies[arm, name], accuracies[base, name])
-                for name in kinds
-                if (arm, name) in accuracies and (base, name) in accuracies
+            common = [name for name in kinds if {(arm, name), (base, name)} <= accuracies.keys()]
+            scored = {name: (accuracies[arm, name], accuracies[base, name]) for name in common}
+            effects = {name: self._paper_effect(arm, base, name) for name in common}
+            obstacle = "behind in distribution" if behind & {arm, base} else ""
+            for line in self._judged(scored, kinds, effects, obstacle, corrected=not change):
+                yield {"change": change, "arm": arm, "base": base} | line
+
+    def _judged(
+        self,
+        scored: dict[str, _Scores],
+        kinds: dict[str, str],
+        effects: dict[str, float | None],
+        obstacle: str,
+        corrected: bool,
+    ) -> Iterator[dict]:
+        """The difference of two arms on each set, and what it says.
+
+        Args:
+            scored: the scores of both on each set.
+            kinds: "id" or "ood", of each set.
+            effects: the paper's differences.
+            obstacle: why there is no verdict out of distribution, or "".
+            corrected: for the number of sets.
+        """
+        outside = {name: pair for name, pair in scored.items() if kinds[name] == "ood"}
+        not_rejected = self._not_rejected_by_holm(outside) if corrected else set()
+        level_outside = self._level_outside(kinds) if corrected else 0.95
+        for name, pair in scored.items():
+            level, why_not = (level_outside, obstacle) if name in outside else (0.95, "")
+            measured = intervals.difference(*pair, self.paired, level)
+            yield {
+                "set": name,
+                "kind": kinds[name],
+                **asdict(measured),
+                "level": level,
+                "verdict": self._verdict(pair, measured, why_not, name in not_rejected),
+                "paper": effects[name],
+                "claim": intervals.claim(measured, effects[name], why_not),
             }
-            outside = {name: pair for name, pair in scored.items() if kinds[name] == "ood"}
-            not_rejected = set() if change else self._not_rejected_by_holm(outside)
-            for name, pair in scored.items():
-                level = level_outside if name in outside and not change else 0.95
-                measured = intervals.difference(*pair, self.paired, level)
-                too_low = name in outside and behind & {arm, base}
-                obstacle = "behind in distribution" if too_low else ""
-                effect = self._paper_effect(arm, base, name)
-                yield {
-                    "change": change,
-                    "arm": arm,
-                    "base": base,
-                    "set": name,
-                    "kind": kinds[name],
-                    **asdict(measured),
-                    "level": level,
-                    "verdict": self._verdict(pair, measured, obstacle, name in not_rejected),
-                    "paper": effect,
-                    "claim": intervals.claim(measured, effect, obstacle),
-                }
 
     def _not_rejected_by_holm(self, scored: dict[str, _Scores]) -> set[str]:
         """The sets on which an arm does not differ significantly, where Holm's correction counts.

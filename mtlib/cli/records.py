@@ -58,12 +58,12 @@ def tables(
 
 def _print_named(names: Sequence[str], records: Sequence[Path], form: Form) -> None:
     """The comparisons with these names, and the claims; without names, all comparisons."""
-    if form == "csv" and "claims" in names and len(names) > 1:
-        raise UserError("claims have columns of their own; ask for them alone.")
-    if records and "claims" in names:
-        raise UserError("claims are judged by shipped records; leave --records out.")
     chosen = _comparisons(names, records)
     if "claims" in names:
+        if form == "csv" and len(names) > 1:
+            raise UserError("claims have columns of their own; ask for them alone.")
+        if records:
+            raise UserError("claims are judged by shipped records; leave --records out.")
         _print_claims(form)
     if form == "csv":
         _print_frames(chosen, form)
