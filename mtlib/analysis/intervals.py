@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -51,32 +52,10 @@ def difference(
 
     Paired by seed with Student's t, or unpaired with Welch's t. The mean is NaN without any score.
     """
-    if paired:
-        return _paired_difference((first - second).dropna(), level)
-    return _welch_difference(first.dropna(), second.dropna(), level)
-
-
-def _paired_difference(points: pandas.Series, level: float) -> Difference:
-    n = len(points)
-    if n < 2:
-        return Difference(points.mean(), None, None, n)
-    mean, low, high = t_interval(list(points), level)
-    return Difference(mean, low, high, n)
-
-
-def _welch_difference(first: pandas.Series, second: pandas.Series, level: float) -> Difference:
-    mean = first.mean() - second.mean()
-    n = min(len(first), len(second))
+    mean, standard_error, degrees, n = _estimate(first, second, paired)
     if n < 2:
         return Difference(mean, None, None, n)
-    arms = (first, second)
-    squared_errors = [arm.var() / len(arm) for arm in arms]  # of the means
-    squared_error = sum(squared_errors)
-    if squared_error == 0:
-        return Difference(mean, mean, mean, n)
-    shares = [part / squared_error for part in squared_errors]
-    degrees = 1 / sum(share**2 / (len(arm) - 1) for share, arm in zip(shares, arms, strict=True))
-    half_width = _t_quantile(degrees, level) * math.sqrt(squared_error)
+    half_width = _t_quantile(degrees, level) * standard_error
     return Difference(mean, mean - half_width, mean + half_width, n)
 
 
@@ -85,18 +64,42 @@ def p_value(first: pandas.Series, second: pandas.Series, paired: bool = True) ->
 
     1 where there are too few seeds for it, or no spread.
     """
-    from scipy import stats
+    from scipy.special import stdtr
 
-    if paired:
-        points = (first - second).dropna()
-        samples = [points]
-    else:
-        samples = [first.dropna(), second.dropna()]
-    if min(map(len, samples)) < 2 or all(sample.std() < _NO_SPREAD for sample in samples):
+    mean, standard_error, degrees, n = _estimate(first, second, paired)
+    if n < 2 or standard_error < _NO_SPREAD:
         return 1.0
-    if paired:
-        return float(stats.ttest_1samp(points, 0).pvalue)
-    return float(stats.ttest_ind(*samples, equal_var=False).pvalue)
+    return float(2 * stdtr(degrees, -abs(mean) / standard_error))
+
+
+class _Estimate(NamedTuple):
+    """A mean difference, its standard error, and the degrees of freedom of its t distribution."""
+
+    mean: float
+    standard_error: float
+    degrees: float
+    n: int
+
+
+def _estimate(first: pandas.Series, second: pandas.Series, paired: bool) -> _Estimate:
+    if not paired:
+        return _welch_estimate(first.dropna(), second.dropna())
+    points = (first - second).dropna()
+    n = len(points)
+    return _Estimate(points.mean(), points.sem(), n - 1, n)
+
+
+def _welch_estimate(first: pandas.Series, second: pandas.Series) -> _Estimate:
+    mean = first.mean() - second.mean()
+    arms = (first, second)
+    n = min(map(len, arms))
+    squared_errors = [arm.sem() ** 2 for arm in arms]  # of the means
+    squared_error = sum(squared_errors)
+    if n < 2 or squared_error == 0:
+        return _Estimate(mean, 0.0, 1, n)
+    shares = [part / squared_error for part in squared_errors]
+    degrees = 1 / sum(share**2 / (len(arm) - 1) for share, arm in zip(shares, arms, strict=True))
+    return _Estimate(mean, math.sqrt(squared_error), degrees, n)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -103,8 +103,10 @@ def test_an_end_of_the_interval_at_the_papers_effect_itself():
 def test_a_p_value_is_that_of_the_interval(paired):
     """An interval of level 1 - p has an end at 0."""
     first, second = pandas.Series([3.0, 4.0, 6.0, 5.0]), pandas.Series([2.0, 4.5, 4.0, 2.0])
+    arms = (first, second)
     p = p_value(first, second, paired)
-    assert 0.05 < p < 0.2
+    scipys = stats.ttest_rel(first, second) if paired else stats.ttest_ind(*arms, equal_var=False)
+    assert p == pytest.approx(scipys.pvalue) and 0.05 < p < 0.2
     assert difference(first, second, paired, level=1 - p).low == pytest.approx(0, abs=1e-9)
     assert p_value(first[:1], second, paired) == 1
     assert p_value(first, first - 1, paired=True) == 1  # no spread
