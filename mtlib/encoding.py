@@ -43,8 +43,8 @@ def tokenise(
     Args:
         dataset: rows with a text or a pair of texts.
         tokenizer: the model's, `plm.tokenizer`.
-        max_length: texts are cut to so many tokens. None: to 128, or to fewer where the tokenizer's
-            model reads fewer, with a warning if that cuts one.
+        max_length: texts are cut to so many tokens, with a warning if that cuts one. None: to 128,
+            or to fewer where the tokenizer's model reads fewer.
         keep: columns of `dataset` that are carried through unchanged, for objectives and transforms
             that need more than these. `text` brings `text_pair` with it, where there is one.
 
@@ -62,14 +62,13 @@ def tokenise(
         texts=texts,
         label=label,
         length=max_length or min(DEFAULT_LENGTH, tokenizer.model_max_length),
-        counts_cut_texts=max_length is None,
     )
     examples = dataset.map(
         encoder, batched=True, with_indices=True, remove_columns=dropped, keep_in_memory=True
     )
     if encoder.n_cut:
         message = f"{encoder.n_cut} of {len(dataset)} texts were cut to {encoder.length} tokens"
-        warnings.warn(f"{message}; give max_length to cut them elsewhere.", stacklevel=2)
+        warnings.warn(f"{message}; max_length says where.", stacklevel=2)
     if label and len(dataset) and isinstance(dataset.features[label], ClassLabel):
         examples = examples.cast_column("labels", dataset.features[label])
     return examples
@@ -123,14 +122,13 @@ class _Encoder:
         texts: the columns of the texts.
         label: the column of the labels, if there is one.
         length: texts are cut to so many tokens.
-        counts_cut_texts: count them in `n_cut`.
+        n_cut: how many were longer.
     """
 
     reader: PreTrainedTokenizerBase
     texts: list[str]
     label: str | None
     length: int
-    counts_cut_texts: bool
     n_cut: int = 0
 
     def __call__(self, rows: Mapping[str, list], indices: list[int]) -> dict[str, list]:
@@ -139,8 +137,7 @@ class _Encoder:
             _check_texts(name, column, indices)
         encoded = self.reader(*texts, truncation=True, max_length=self.length)
         lengths = [len(ids) for ids in encoded["input_ids"]]
-        if self.counts_cut_texts:
-            self.n_cut += self._count_cut(texts, lengths)
+        self.n_cut += self._count_cut(texts, lengths)
         examples = dict(encoded)
         if self.label is not None:
             examples["labels"] = _class_numbers("the dataset", rows[self.label])

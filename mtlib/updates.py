@@ -175,8 +175,8 @@ class BalancedUpdate:
         Args:
             model: its `.grad` holds g_FT.
             alpha: weight of the masked-LM gradient.
-            loss_scale: what fp16 has multiplied all gradients by. A step with a non-finite gradient
-                leaves the running mean as it is.
+            loss_scale: what fp16 has multiplied all gradients by. A non-finite g_FT leaves the
+                running mean as it is.
         """
         mlm_gradients = self._mlm_gradients
         self._mlm_gradients = None

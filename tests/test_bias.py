@@ -14,6 +14,8 @@ from mtlib.methods.bias import (
     overlap,
     token_overlap,
 )
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
 from tests.conftest import make_plm, tiny_bert_config
 
 
@@ -46,6 +48,14 @@ def test_a_part_of_the_premise_is_one_of_whole_words(
 ):
     row = features(plm, [premise], [hypothesis])[0]
     assert row[:3].tolist() == first_three and np.isfinite(row).all(), "also of texts without words"
+
+
+def test_a_full_stop_is_no_token_of_a_part():
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=3)
+    premise = "The manager knew the tourists supported the author."  # HANS, subsequence
+    hypothesis = "The manager knew the tourists."
+    row = token_overlap(plm, [premise, "Do they know?"], [hypothesis, "They do!"])
+    assert row[:, :3].tolist() == [[1, 1, 1], [1, 1, 0]]
 
 
 def test_a_word_is_the_mean_of_its_pieces_in_the_trunk(plm):

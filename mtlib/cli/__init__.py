@@ -4,6 +4,7 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 """
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -130,6 +131,8 @@ app.add_typer(data_app, name="data", rich_help_panel="Reproduce")
 def main() -> None:
     # Windows writes into pipes and files in an encoding that lacks many letters
     sys.stdout.reconfigure(errors="backslashreplace")
+    # a line, without where it was raised
+    warnings.formatwarning = lambda message, *_: f"warning: {visible(str(message))}\n"
     try:
         app(prog_name=PROGRAM)
     except SystemExit as stop:

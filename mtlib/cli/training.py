@@ -5,7 +5,6 @@ So no default and no description is written twice.
 
 import inspect
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ from mtlib.cli.terminal import (
     named_values,
     print_frame,
     print_line,
-    visible,
 )
 from mtlib.methods import METHODS, readers
 from mtlib.paths import make_writable
@@ -277,8 +275,6 @@ def train(
 
     make_writable(out.parent)
     words = read_words(mask_words) if mask_words else ()
-    # a line, without where it was raised
-    warnings.formatwarning = lambda message, *_: f"warning: {visible(str(message))}\n"
     rows = _read(file, text, label)
     names = rows.features["label"].names
     more = " ..." if names[10:] else ""

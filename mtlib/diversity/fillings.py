@@ -3,7 +3,7 @@
 The rows hold what the model predicted in its own training steps, dropout included: the training
 loop is that of `ObjectiveTrainer`, and the objective records what it fills in. Masks depend only on
 `(seed, epoch, example)`, and the order of the data only on `(seed, epoch)`. So two objectives that
-are trained with one seed, data set and batch size fill the same positions.
+are trained with one seed, data set and masking policy fill the same positions.
 """
 
 import copy

@@ -31,6 +31,8 @@ SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is
 # tokens of a text, special ones included, as in the code of Karimi Mahabadi et al.
 _MAX_TOKENS = 64
 _BATCH_SIZE = 64  # in pairs
+_SENTENCE_ENDS = (".", "?", "!")
+_BLANKS = "Ġ▁"  # how tokens begin that have a blank before them
 _BALANCED = {"C": 100.0, "class_weight": "balanced", "solver": "liblinear"}  # Clark et al.
 
 
@@ -182,7 +184,8 @@ def overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
     They are: whether the hypothesis is a contiguous part of the premise; whether all its words are
     in the premise; the share of them that are; log max(|P| - |H|, 1), in words; and over the words
     of the hypothesis the mean, the smallest and the second smallest of the best cosine with a word
-    of the premise.
+    of the premise. A hypothesis of one word has no second smallest, and the smallest stands there
+    again (Clark et al.: 0). Punctuation is no word. (Clark et al. count it.)
 
     A word's vector is the mean of its pieces' input embeddings in the trunk. (Clark et al. take
     fastText's.) Words are looked up in lower case.
@@ -228,7 +231,8 @@ def token_overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
 
     They are: whether all tokens of the hypothesis are in the premise; the share of its distinct
     tokens that are; whether it is a contiguous part of the premise; and over its tokens the mean,
-    the largest and the smallest of the best cosine with a token of the premise. The seventh,
+    the largest and the smallest of the best cosine with a token of the premise. For the first three
+    tokens are in lower case, and what ends a sentence is left out (`.`, `?`, `!`). The seventh,
     whether the hypothesis is a constituent of the premise, needs a parse. In their code that
     feature is always false, because it reads a parse of another format than it expects.
 
@@ -248,16 +252,23 @@ def token_overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
 
 def _token_overlap_features(premise: "_Embedded", hypothesis: "_Embedded") -> list[float]:
     """The six features of `token_overlap` for one pair."""
-    in_premise = [piece in premise.words for piece in {*hypothesis.words}]
+    premise_tokens = _without_sentence_ends(premise.words)
+    hypothesis_tokens = _without_sentence_ends(hypothesis.words)
+    in_premise = [token in premise_tokens for token in {*hypothesis_tokens}]
     best = _best_cosines(hypothesis, premise)
     return [
         all(in_premise),
         sum(in_premise) / max(len(in_premise), 1),
-        is_part(hypothesis.words, premise.words),
+        is_part(hypothesis_tokens, premise_tokens),
         best.mean(),
         best.max(),
         best.min(),
     ]
+
+
+def _without_sentence_ends(tokens: list[str]) -> list[str]:
+    """The tokens in lower case, without those that end a sentence."""
+    return [token.lower() for token in tokens if token.lstrip(_BLANKS) not in _SENTENCE_ENDS]
 
 
 def shortcut(plm: SharedPLM, texts, pairs) -> np.ndarray:

@@ -83,7 +83,8 @@ class DependencyParsing(Objective):
     `[d; 1] W_r [h; 1]` scores the relation r between the two. A word is the mean of its pieces'
     states; the root is the state of the whole text, which a classifier reads. There is no layer
     between the states and W. The head is discarded after the stage; the trunk stays.
-    (Unlike in the released code, W and W_r do not start at 0, and padding is no candidate.)
+    (Unlike in the released code, W and W_r do not start at 0, padding is no candidate, the states
+    of the words have no further dropout, and subtypes of relations are left out.)
     """
 
     name = "dependency_parsing"

@@ -131,7 +131,9 @@ class PerturbationSettings(MaskingSettings):
     """How a text becomes its perturbed copy."""
 
     fill: Fill = Field("argmax", description="how a mask is filled")
-    barred: bool = Field(False, description="what is masked throughout is never filled in")
+    barred: bool = Field(
+        False, description="what is masked at least half of the time is never filled in"
+    )
 
 
 class SharedTrunkSettings(PerturbationSettings):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from datasets import Dataset
 
 from mtlib.data.tables import TEXTS
-from mtlib.encoding import DEFAULT_LENGTH, tokenise
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError, one_of
 from mtlib.method import LearningRates, Stage
 from mtlib.methods import METHODS, get_method, readers
@@ -40,7 +41,6 @@ MASKS_LEFT = "masks_left"
 _ALPHA = 0.6
 _ALPHA_WITH_WORDS = 0.0
 _BIAS = "bag_of_words"  # of methods with a bias model
-_NO_LIMIT = 1_000_000  # tokens
 _ROWS = 1000  # that are hashed at a time
 _TELLING = 0.25  # of the rows that the commonest label misses: then the masks tell the label
 
@@ -186,7 +186,6 @@ def _trained(
 ) -> SharedPLM:
     """The model of one arm."""
     plm = pretrained(config, sets.label_names)
-    _report_cut_texts(config.max_length, sets.train, plm, report)
     if method == MASKS_LEFT:
         _report_telling_masks(config, sets.train, plm, report)
     stages = _stages(method, config, plm.tokenizer)
@@ -198,19 +197,6 @@ def _trained(
     return trained.plm
 
 
-def _report_cut_texts(
-    max_length: int | None,
-    train: Dataset,
-    plm: SharedPLM,
-    report: Report,
-) -> None:
-    if max_length is None:
-        return  # then `tokenise` says how many are cut
-    lengths = tokenise(train, plm.tokenizer, _NO_LIMIT)["length"]
-    if cut := sum(length > max_length for length in lengths):
-        report(f"{cut:,} of {len(train):,} texts are cut to {max_length} tokens.")
-
-
 def _report_telling_masks(
     config: OwnTraining,
     train: Dataset,
@@ -219,8 +205,8 @@ def _report_telling_masks(
 ) -> None:
     """Say where the number of masks in a text tells its label, as the words did before."""
     columns = [column for column in TEXTS if column in train.column_names]
-    max_length = config.max_length or min(DEFAULT_LENGTH, plm.longest)
-    examples = tokenise(train, plm.tokenizer, max_length, keep=columns)
+    with warnings.catch_warnings(action="ignore"):  # the training says what is cut
+        examples = tokenise(train, plm.tokenizer, config.max_length, keep=columns)
     spans = WordSpans(config.settings.words)
     numbers = spans.numbered(plm, examples).examples[spans.column]
     n_masks = [sum(map(bool, row)) for row in numbers]

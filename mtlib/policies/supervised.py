@@ -5,6 +5,7 @@ are the words that differ between a review and its counterfactual in the trainin
 The dev and test pairs are evaluation sets and are never read here.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -64,7 +65,8 @@ class PointAtAnswers(Transform):
     """Trains a `SpanPointer` and adds its log-probabilities, `span_start` and `span_end`.
 
     The pointer uses the model's word embeddings as they are when the stage begins, and computes in
-    float32. It learns from the known words of the testbed, or from IMDB-CAD's training pairs.
+    float32. It learns from the known words of the testbed, or from IMDB-CAD's training pairs, cut
+    to the length of the longest training text.
     Reports the number of spans and the mean loss of the last epoch.
 
     Args:
@@ -107,7 +109,8 @@ class PointAtAnswers(Transform):
             check_for_pairs("supervised")
         pairs = load(CAD_TRAIN, self.source)
         max_length = max(len(ids) for ids in examples["input_ids"])
-        tokenised = tokenise(pairs, plm.tokenizer, max_length, keep=pairs.column_names)
+        with warnings.catch_warnings(action="ignore"):  # it is meant to cut
+            tokenised = tokenise(pairs, plm.tokenizer, max_length, keep=pairs.column_names)
         return marked_spans(EditSpans(), plm, tokenised)
 
 

@@ -1,4 +1,4 @@
-"""Prompting, the GPT-3 column of Table I: an untrained language model is asked for the labels.
+"""Prompting, the GPT-3 row of Table I: an untrained language model is asked for the labels.
 
 A causal model is shown training examples with their answers, then a text and a question (Si et al.
 2023, arXiv 2210.09150). They let it write freely and compare strings. Here the answers are ranked
@@ -60,7 +60,8 @@ class Question:
     answers: tuple[str, ...]
 
 
-# by task: the templates and words of Gao et al. (2021, arXiv 2012.15723, Table 1)
+# by task: the templates and words of Gao et al. (2021, arXiv 2012.15723), as Table 1 prints them
+# (their code changes punctuation and capitals of the texts around the gap)
 CLOZES = {
     "sentiment": Cloze("{text} It was {mask}.", ("terrible", "great")),
     "nli": Cloze("{text}? {mask}, {text_pair}", ("Yes", "Maybe", "No")),
