@@ -137,7 +137,10 @@ class _Encoder:
             _check_texts(name, column, indices)
         encoded = self.reader(*texts, truncation=True, max_length=self.length)
         lengths = [len(ids) for ids in encoded["input_ids"]]
-        self.n_cut += self._count_cut(texts, lengths)
+        if encoded.is_fast:
+            self.n_cut += sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+        else:
+            self.n_cut += self._count_cut(texts, lengths)
         examples = dict(encoded)
         if self.label is not None:
             examples["labels"] = _class_numbers("the dataset", rows[self.label])

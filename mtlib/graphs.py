@@ -48,17 +48,16 @@ class CapturedStep:
     def __call__(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         batch = {name: tensor for name, tensor in batch.items() if isinstance(tensor, Tensor)}
         shape = tuple(sorted((name, tensor.shape) for name, tensor in batch.items()))
-        if self._failed or shape not in self._seen:
-            self._seen.add(shape)
-            return self._run_plainly(batch)
-        if shape not in self._graphs:
+        if shape in self._seen and shape not in self._graphs and not self._failed:
             try:
                 self._graphs[shape] = self._capture(batch)
             except RuntimeError as error:
                 message = f"steps are not captured as CUDA graphs, which is slower: {error}"
                 warnings.warn(message, stacklevel=2)
                 self._failed = True
-                return self._run_plainly(batch)
+        self._seen.add(shape)
+        if self._failed or shape not in self._graphs:
+            return self._run_plainly(batch)
         return self._replay(self._graphs[shape], batch)
 
     def _run_plainly(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -85,7 +84,9 @@ class CapturedStep:
         graph = torch.cuda.CUDAGraph()
         self.model.zero_grad()
         device = batch["input_ids"].device
-        with device, _NumbersFilledOnDevice(), torch.cuda.graph(graph, pool=self._pool):
+        # other threads may go on meanwhile, such as the one that pins batches
+        capture = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+        with device, _NumbersFilledOnDevice(), capture:
             loss, components = self.step(inputs)
             kept = [gradient for _, gradient in self._gradients]
             new = [cast(Tensor, parameter.grad) for parameter, _ in self._gradients]

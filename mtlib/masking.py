@@ -180,7 +180,7 @@ class WholeWordMasking(CountedMasking):
         return maskable & with_all_pieces(chosen, begins)
 
 
-class GivenWords(CountedMasking):
+class GivenWords(MaskingPolicy):
     """Masks words that a person names, each with all its pieces, in either text of a pair.
 
         policy = GivenWords(["Spielberg", "new york", "horror"])
@@ -190,23 +190,18 @@ class GivenWords(CountedMasking):
 
     Args:
         words: words and phrases, found as whole words ("art" is not found in "party").
-        rate: share of their occurrences: `clamp(round(rate * p), 1, p)` of an example's `p`.
     """
 
     columns = {"given_words": 0}
 
-    def __init__(self, words: str | Iterable[str], rate: float = 1.0):
-        super().__init__(rate)
+    def __init__(self, words: str | Iterable[str]):
         self.spans = WordSpans(words)
 
     def transforms(self) -> tuple[Transform, ...]:
         return (self.spans,)
 
     def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
-        spans = batch["given_words"].masked_fill(~maskable, 0)  # (batch, seq)
-        begins = span_begins(spans)
-        chosen = self.choose(begins, None, rng)
-        return (spans > 0) & with_all_pieces(chosen, begins)
+        return maskable & (batch["given_words"] > 0)  # (batch, seq)
 
 
 def draw_mask(

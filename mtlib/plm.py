@@ -517,5 +517,6 @@ def _pick(scores: Tensor, fill: Fill, generator: torch.Generator | None) -> Tens
         return scores.argmax(dim=-1)
     # a model that has diverged gives NaN; its loss shows that, and anything may be drawn
     probabilities = scores.softmax(dim=-1).nan_to_num(1.0)
-    flat = probabilities.flatten(0, 1)
-    return torch.multinomial(flat, 1, generator=generator).view(scores.shape[:2])
+    # as torch.multinomial draws, which may ask the device for a number
+    noise = torch.empty_like(probabilities).exponential_(generator=generator)
+    return (probabilities / noise).argmax(dim=-1)

@@ -108,9 +108,11 @@ def prepared_examples(
     counts: dict[str, float] = {}
     for number, transform in enumerate(transforms):
         kept = folder / f"prepared-{number}"
-        if transform.tells_model or not (kept / _COUNTS).exists():
-            model = previous if transform.asks_previous else plm
+        model = previous if transform.asks_previous else plm
+        if not (kept / _COUNTS).exists():
             _keep(transform(model, examples, seed), kept)
+        elif transform.tells_model:
+            transform(model, examples, seed)
         examples = load_from_disk(kept, keep_in_memory=True)
         counts |= json.loads((kept / _COUNTS).read_text())
     return Prepared(examples, counts)

@@ -3,7 +3,6 @@
 Which pieces make up a word, and columns that number the tokens of spans.
 """
 
-import re
 import unicodedata
 import warnings
 from abc import abstractmethod
@@ -21,14 +20,13 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
-from mtlib.rows.folding import UNSPACED, WORD, Finder, fold, folded_word, phrases_of
+from mtlib.rows.folding import WORD, Finder, fold, folded_word, is_unspaced, phrases_of
 from mtlib.tokens import special_tokens, text_reader
 
 # first character, the one after the last, and perhaps a number
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]
 _ROWS = 1000  # texts tokenised at a time
 _ONE_WORD = 3  # from here on two neighbours are of one word, see `WordMarks`
-_is_unspaced = re.compile(f"[{UNSPACED}]").match
 # of byte-level vocabularies
 _BYTES = {character: byte for byte, character in bytes_to_unicode().items()}
 _INNER = bytes(range(0x80, 0xC0))  # never the first byte of a character
@@ -319,7 +317,7 @@ def _goes_on(piece: str, mark: str) -> int:
     has_mark = _MARKS[mark](piece, mark)
     ends_word = has_mark if mark == "</w>" else mark == "@@" and not has_mark
     _, last = _first_and_last(piece, mark)
-    if ends_word or _is_unspaced(last):
+    if ends_word or is_unspaced(last):
         return 0
     return 2 if piece == mark else 1
 
@@ -330,7 +328,7 @@ def _continues(piece: str, mark: str) -> int:
     if begins_word:
         return 0
     first, _ = _first_and_last(piece, mark)
-    if not _is_unspaced(first) or unicodedata.category(first)[0] == "M":
+    if not is_unspaced(first) or unicodedata.category(first)[0] == "M":
         return 2  # a vowel or tone mark belongs to the letter before
     return 1
 

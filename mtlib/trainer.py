@@ -74,8 +74,10 @@ class ObjectiveArguments(TrainingArguments):
         # Apple's cards have no float64, and no CUDA graphs
         self.use_cpu = self.use_cpu or torch.backends.mps.is_available()
         self.remove_unused_columns = False  # the collator drops what the objective does not read
-        pinned = self.dataloader_pin_memory and torch.cuda.is_available() and not self.use_cpu
-        self.accelerator_config = self.accelerator_config or {"non_blocking": pinned}
+        on_gpu = torch.cuda.is_available() and not self.use_cpu
+        self.dataloader_pin_memory = self.dataloader_pin_memory and on_gpu
+        non_blocking = {"non_blocking": self.dataloader_pin_memory}
+        self.accelerator_config = self.accelerator_config or non_blocking
         super().__post_init__()  # type: ignore[no-untyped-call]  # transformers has no type for it
 
 
@@ -243,8 +245,9 @@ class ObjectiveTrainer(Trainer):
             self.data_collator.epoch.fill_(epoch)
             if self._has_default_collator:  # a hyperparameter search may have changed the seed
                 self.data_collator.seed = self.args.seed
-        if self.state.global_step == 0:
-            self._forget_components()  # of a batch size that did not fit (auto_find_batch_size)
+        if self.state.global_step == 0:  # after a batch size that did not fit, too
+            self._captured_step = None
+            self._forget_components()
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         if self.train_dataset is None:

@@ -322,18 +322,6 @@ def test_any_case_and_both_texts_of_a_pair():
     assert prepared.counts == {"given_words_unmarked": 1}
 
 
-def test_a_rate_is_a_share_of_the_places():
-    plm, rows = MODELS["WordPiece"], [{"text": "zb ab abz ab zb ab abz ab"}]
-    drawn = [
-        masked_by(GivenWords(["abz", "ab"], rate=0.5), plm, rows, seed)[0] for seed in range(20)
-    ]
-    assert {
-        len(shown(plm, rows[0]["text"], places).replace("_", " ").split()) for places in drawn
-    } == {3}
-    assert len({*map(tuple, drawn)}) > 5
-    assert masked_by(GivenWords(["ab"], rate=0), plm, rows) == [[]]
-
-
 def test_a_word_that_is_nowhere_is_told():
     plm, rows = MODELS["WordPiece"], [{"text": "abab zb"}, {"text": "zb zz"}]
     with pytest.warns(UserWarning, match=r"not found in 2 texts: 'ababa'\."):

@@ -201,8 +201,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def _delimited(path: Path, columns: Sequence[str], *, separator: str) -> Iterator[_Batch]:
     """CSV and TSV."""
     open_file = partial(open, path, "rb")
-    header = next(delimited.read_rows(open_file, separator, quoted=True))
-    delimited.find_columns(header.values, columns, str(path))  # says more than what rows lack
+    with contextlib.suppress(delimited.Malformed):  # where its marks are no quotes
+        header = next(delimited.read_rows(open_file, separator, quoted=True))
+        delimited.find_columns(header.values, columns, str(path))  # says more than what rows lack
     quoted = delimited.is_quoted(open_file, separator)
     rows = delimited.read_rows(partial(_opened, path), separator, quoted)
     positions = delimited.find_columns(next(rows).values, columns, str(path))

@@ -13,14 +13,13 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csc_array, hstack
 
-from mtlib.rows.folding import ANY_WORD, ASCII_WORD, UNSPACED, Finder, fold
+from mtlib.rows.folding import ANY_WORD, ASCII_WORD, Finder, fold, is_unspaced
 from mtlib.rows.forms import CAPITALS, form_of, kind_of, may_have_address, pattern_of
 
 _BREAK = 0  # the number of what ends a phrase
 _NONE = -1
 _BASE = 2**32  # above all numbers that make a key
 _CAPITALS = re.compile(r"[^\W\d_]{3,}")
-_is_unspaced = re.compile(f"[{UNSPACED}]").match
 _IN_PHRASES = ("word", "number")
 
 
@@ -292,7 +291,7 @@ def _split(keys: Iterable[int]) -> list[tuple[int, int]]:
 
 def _joined(left: str, right: str) -> str:
     """Two words as they are written one after the other."""
-    unspaced = _is_unspaced(left[-1]) or _is_unspaced(right[0])
+    unspaced = is_unspaced(left[-1]) or is_unspaced(right[0])
     return left + right if unspaced else f"{left} {right}"
 
 

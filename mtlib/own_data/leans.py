@@ -152,8 +152,8 @@ def paired_interval(first: np.ndarray, second: np.ndarray) -> tuple[float, float
     """
     n = len(first)
     p, q = first.mean(), second.mean()
-    p_low, p_high = _wilson(first)
-    q_low, q_high = _wilson(second)
+    p_low, p_high = wilson_interval(first)
+    q_low, q_high = wilson_interval(second)
     both = int((first & second).sum())
     neither = int((~first & ~second).sum())
     product = both * neither - int((first & ~second).sum()) * int((~first & second).sum())
@@ -166,7 +166,12 @@ def paired_interval(first: np.ndarray, second: np.ndarray) -> tuple[float, float
     return float(p - q - below), float(p - q + above)
 
 
-def _wilson(values: np.ndarray) -> tuple[float, float]:
+def wilson_interval(values: np.ndarray) -> tuple[float, float]:
+    """The 95 % interval of a share, as shares (Wilson 1927).
+
+    Args:
+        values: for each row whether it counts, bool `(n,)`.
+    """
     interval = binomtest(int(values.sum()), len(values)).proportion_ci(method="wilson")
     return interval.low, interval.high
 

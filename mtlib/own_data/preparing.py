@@ -8,7 +8,7 @@ from datasets import ClassLabel, Dataset
 
 from mtlib.data.tables import TEXTS
 from mtlib.errors import UserError, one_of
-from mtlib.own_data.reading import texts_and_labels
+from mtlib.own_data.reading import named_labels, texts_and_labels
 from mtlib.rows.folding import fold
 from mtlib.rows.labels import check_look_alike, label_column, label_name
 
@@ -172,10 +172,7 @@ def _check_columns(name: str, columns: Collection[str], expected: Sequence[str])
 
 
 def label_names(rows: Dataset) -> list[str]:
-    feature = rows.features[LABEL]
-    if isinstance(feature, ClassLabel):
-        return [feature.names[label] for label in rows[LABEL]]
-    return [label_name(label) for label in rows[LABEL]]
+    return [label_name(label) for label in named_labels(rows[LABEL], rows.features[LABEL])]
 
 
 def _report_known_rows(sets: OwnSets, report: Report) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas
 from datasets import Dataset
-from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
 from mtlib.encoding import predict
 from mtlib.own_data.conflicts import most_voted, pointed_labels, votes_of_words
-from mtlib.own_data.leans import leans
+from mtlib.own_data.leans import leans, wilson_interval
 from mtlib.own_data.preparing import LABEL, OwnSets, Report, label_names
 from mtlib.own_data.suspects import suspects
 from mtlib.own_data.training import BASELINE
@@ -171,19 +170,18 @@ def scores_of(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
         labels: gold class numbers, `(n,)`.
         predicted: class numbers, `(n,)`.
     """
-    n = len(labels)
-    n_correct = int((labels == predicted).sum())
-    wilson = binomtest(n_correct, n).proportion_ci(method="wilson")
+    correct = labels == predicted  # (n,)
+    accuracy_low, accuracy_high = wilson_interval(correct)
     low, high = _macro_f1_interval(labels, predicted)
     shares = {
-        "accuracy": n_correct / n,
-        "accuracy_low": wilson.low,
-        "accuracy_high": wilson.high,
+        "accuracy": correct.mean(),
+        "accuracy_low": accuracy_low,
+        "accuracy_high": accuracy_high,
         "macro_f1": f1_score(labels, predicted, average="macro"),
         "macro_f1_low": low,
         "macro_f1_high": high,
     }
-    return {"n": n} | {name: 100 * float(share) for name, share in shares.items()}
+    return {"n": len(labels)} | {name: 100 * float(share) for name, share in shares.items()}
 
 
 def _macro_f1_interval(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:

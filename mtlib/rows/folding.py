@@ -48,10 +48,10 @@ def _ranges(numbers: Iterable[int]) -> str:
 _MARK_NUMBERS = [
     number for number in range(0x300, _LAST) if unicodedata.category(chr(number))[0] == "M"
 ]
-_is_unspaced = re.compile(f"[{UNSPACED}]").match
+is_unspaced = re.compile(f"[{UNSPACED}]").match
 _BESIDE_UNSPACED = re.compile(f" (?=[{UNSPACED}])|(?<=[{UNSPACED}]) ")
 _MARKS = _ranges(_MARK_NUMBERS)
-_SPACED_MARKS = _ranges(number for number in _MARK_NUMBERS if not _is_unspaced(chr(number)))
+_SPACED_MARKS = _ranges(number for number in _MARK_NUMBERS if not is_unspaced(chr(number)))
 LETTER = rf"[^\W_{UNSPACED}]"  # one that forms words with its neighbours
 # what is folded together with the character before it: marks, invisible signs, Korean vowels and
 # finals, voiced marks
@@ -240,7 +240,7 @@ def _as_written(word: str) -> str:
         return re.escape(word)
     pieces = [re.escape(word[0])]
     for before, sign in pairwise(word):
-        if _is_unspaced(before) or _is_unspaced(sign):
+        if is_unspaced(before) or is_unspaced(sign):
             pieces.append(r"\s*")
         pieces.append(re.escape(sign))
     return "".join(pieces)

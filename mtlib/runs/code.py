@@ -20,10 +20,12 @@ _DECIDES_NO_NUMBER = {
     "__main__.py",
     "analysis",
     "bench.py",
+    "bundled",  # data and their scripts, which an installed package has within
     "cli",
     "diversity",
     "errors.py",
     "paths.py",
+    "requirements.py",
     "sweeps",
     "tutorial",
     "runs/code.py",

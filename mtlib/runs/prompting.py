@@ -246,8 +246,12 @@ def masked_lm_scores(plm: SharedPLM, prompts: Sequence[str], answers: Sequence[s
             raise UserError(f"{answer!r} is not one token of this model; {remedy}")
     encoded = tokenizer(list(prompts), padding=True, padding_side="right", return_tensors="pt")
     batch = {name: rows.to(plm.device) for name, rows in encoded.items()}
+    is_gap = batch["input_ids"] == tokenizer.mask_token_id  # (prompts, seq)
+    for prompt, n_gaps in zip(prompts, is_gap.sum(1).tolist(), strict=True):
+        if n_gaps != 1:
+            raise UserError(f"{prompt!r} has {n_gaps} masks; expected one. Change that text.")
     with evaluating(plm):
-        filled = plm.fill_masks(batch, batch["input_ids"] == tokenizer.mask_token_id)
+        filled = plm.fill_masks(batch, is_gap)
     log_probabilities = filled.mlm_logits[:, 0].float().log_softmax(-1)  # (prompts, vocab)
     return log_probabilities[:, [pieces[0] for pieces in ids]].cpu()
 

@@ -84,6 +84,8 @@ def test_quotation_marks_in_tsv_are_text_where_a_line_has_a_single_one(tmp_path)
     ):
         path.write_text(f"review\tstars\n{content}")
         assert read_table(path, "review", "stars")["text"][:] == texts
+    path.write_text('"the" review\tstars\nyes\t1\nno\t0\n')
+    assert read_table(path, '"the" review', "stars")["text"][:] == ["yes", "no"]
 
 
 def test_lines_of_tsv_that_have_all_columns_are_rows_whatever_is_wanted_of_them(tmp_path):

@@ -67,9 +67,7 @@ def test_masks_stay_where_they_were(name, plm, sentences):
     machine.
     """
     given = name == "given words"
-    policy = (
-        GivenWords(["was", "story"], 0.5) if given else masking_policy(name, 0.15, plm.tokenizer)
-    )
+    policy = GivenWords(["was", "story"]) if given else masking_policy(name, 0.15, plm.tokenizer)
     examples = sentences
     for transform in policy.transforms():
         examples = transform(plm, examples).examples

@@ -60,7 +60,8 @@ class TestHash:
     def test_comments_docstrings_formatting_and_what_decides_no_number_do_not_count(self, tmp_path):
         ignored = shutil.ignore_patterns("__pycache__")
         copy = Path(shutil.copytree(PACKAGE, tmp_path / "mtlib", ignore=ignored))
-        for folder in ("analysis", "cli", "sweeps", "tutorial", "diversity"):
+        for folder in ("analysis", "cli", "sweeps", "tutorial", "diversity", "bundled/models"):
+            (copy / folder).mkdir(parents=True, exist_ok=True)
             (copy / folder / "made_up.py").write_text("x = 1\n")
         for path in (copy / "objectives.py", copy / "runs" / "training.py"):
             first, _, rest = path.read_text().partition('"""\n')

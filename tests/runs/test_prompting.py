@@ -54,6 +54,8 @@ def test_a_masked_lm_answers_at_its_mask(side):
     torch.testing.assert_close(scores[0], expected)
     with pytest.raises(UserError, match="'slowly' is not one token"):
         masked_lm_scores(plm, ["the film [MASK]"], ["slowly"])
+    with pytest.raises(UserError, match="has 2 masks; expected one"):
+        masked_lm_scores(plm, ["the film [MASK]", "the [MASK] film is [MASK]"], ["bad"])
 
 
 @pytest.mark.parametrize("max_length", [50, 500])  # the model reads 64
