@@ -3,9 +3,11 @@
 import itertools
 import json
 
-from typer.testing import CliRunner
+import pytest
 
-from mtlib import bench, cli
+from mtlib import bench
+from mtlib.errors import UserError
+from tests.conftest import call
 
 
 def made_up(ours: list[float], theirs: list[float]):
@@ -37,19 +39,15 @@ def test_throughput_of_each_size_mode_and_method(monkeypatch):
     assert all(row["sequences_per_second"] > 0 for row in rows)
 
 
-def call(*arguments):
-    return CliRunner().invoke(cli.app, ["bench", *map(str, arguments)])
-
-
 def test_command_measures_and_writes_a_new_file(tmp_path, monkeypatch):
     benchmark = ("this", "that", lambda quick: made_up([3.0], [2.0]))
     monkeypatch.setitem(bench.BENCHMARKS, "made_up", benchmark)
     path = tmp_path / "bench.json"
-    result = call("made_up", "--quick", "--json", path)
-    assert result.exit_code == 0
-    assert "what this  against that  ratio 1.5  low 1.5  high 1.5" in result.output
+    output = call("bench", "made_up", "--quick", "--json", path)
+    assert "what this  against that  ratio 1.5  low 1.5  high 1.5" in output
     written = json.loads(path.read_text())
     assert written["environment"]["torch"] and written["quick"]
     assert written["measured"][0]["name"] == "made_up"
-    assert "is there already" in str(call("made_up", "--json", path).exception)
+    with pytest.raises(UserError, match="is there already"):
+        call("bench", "made_up", "--json", path)
     assert json.loads(path.read_text()) == written

@@ -9,8 +9,6 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.methods import get_method
 from mtlib.methods.classification_variants import OriginalAndRefilled, ValidatedOrOriginal
-from mtlib.methods.frozen_bias import LearnedMixin
-from mtlib.methods.product_of_experts import ProductOfExperts
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.runs.config import configure
 from mtlib.trainer import ObjectiveTrainer
@@ -105,19 +103,6 @@ def test_what_compares_both_texts_needs_the_refilled_one():
         UserError, match="classifier_reads is 'original', and validated_or_original"
     ):
         MaskTuning(classification=ValidatedOrOriginal(), classifier_reads="original")
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ValidatedOrOriginal(7.0), "confidence is 7.0; expected less than or equal to 1"),
-        (lambda: ProductOfExperts(focus=-1.0), "focus is -1.0"),
-        (lambda: LearnedMixin(-1.0), "entropy_weight is -1.0"),
-    ],
-)
-def test_what_is_out_of_its_range_is_refused(make, message):
-    with pytest.raises(UserError, match=message):
-        make()
 
 
 def test_every_reading_is_a_setting_of_the_method():

@@ -11,7 +11,6 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
-import mtlib
 from mtlib import cli
 from mtlib.cli import doctor, terminal
 from mtlib.data import sources
@@ -246,41 +245,18 @@ def test_brackets_in_a_path_are_no_markup(tmp_path):
     assert place.exists() and f"records: {place}" in result.output.replace("\n", "")
 
 
-def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["mtlib", "notebooks", "--list"])
-    monkeypatch.setitem(sys.modules, "papermill", None)
-    with pytest.raises(SystemExit, match="2"):
-        cli.main()
-    assert "needs the package papermill" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("problems", [[], ["mtlib needs x>=2, but x 1 is installed."]])
 def test_the_doctor_names_versions_then_what_does_not_fit(monkeypatch, problems):
     monkeypatch.setattr(doctor, "misfits", lambda: problems)
     result = CliRunner().invoke(cli.app, ["doctor"])
     lines = result.output.splitlines()
     assert result.exit_code == len(problems)
-    names = (
-        "mtlib",
-        "commit",
-        "Python",
-        "torch",
-        "transformers",
-        "datasets",
-        "OS",
-        "processor",
-        "threads",
-        "GPU",
-    )
-    assert [line.partition(":")[0] for line in lines[:10]] == [*names]
+    names = "mtlib commit Python torch transformers datasets OS processor threads GPU"
+    assert [line.partition(":")[0] for line in lines[:10]] == names.split()
     assert lines[3] == f"torch: {metadata.version('torch')}"
     assert (lines[10] == "All packages fit.") == (not problems) and problems == [
         x for x in problems if x in lines
     ]
-
-
-def test_the_version():
-    assert call("--version") == f"mtlib {mtlib.__version__}\n"
 
 
 @pytest.mark.parametrize(("width", "columns"), [(47, "word kind text"), (46, "word text")])

@@ -8,30 +8,24 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from pydantic import Field
 from transformers import TrainerCallback
 
 import mtlib
 from mtlib.errors import UserError
-from mtlib.masking import CountedMasking
 from mtlib.methods import METHODS
 from mtlib.objectives import MaskTuning
-from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
-from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import (
     GROWING,
     NO_DROPOUT,
     ROOT,
-    arguments,
     call,
     code_blocks,
     config,
@@ -40,16 +34,12 @@ from tests.conftest import (
     make_plm,
     read,
     tiny_bert_config,
+    train,
     write_testbed,
 )
 from tests.tutorial import test_form
 from tests.tutorial.conftest import tagged
-from tests.weighed import (
-    WEIGHED,
-    WeighedSettings,
-    WeightedFineTuning,
-    weighted,
-)
+from tests.weighed import WEIGHED, WeightedFineTuning, weighted
 
 
 @pytest.fixture
@@ -57,49 +47,22 @@ def weighed(monkeypatch):
     monkeypatch.setitem(METHODS, "weighed", WEIGHED)
 
 
-class TestPolicyWithScores:
-    def test_ties_are_broken_at_random(self):
-        class Alike(CountedMasking):
-            def scores(self, batch, maskable, plm):
-                return torch.zeros(maskable.shape)
-
-        maskable = torch.ones(2000, 8, dtype=torch.bool)
-        mask = Alike(0.25)({}, maskable, torch.Generator().manual_seed(0))
-        assert (mask.sum(1) == 2).all() and ((mask.float().mean(0) - 0.25).abs() < 0.04).all()
-
-
-class TestObjectiveWithAParameter:
-    def train(self, folder, objective, plm=None, resume=None, **changes):
-        plm = plm or make_plm(tiny_bert_config(**NO_DROPOUT))
-        trainer = ObjectiveTrainer(
-            plm, objective, arguments(folder, **changes), weighted(examples(48))
-        )
-        trainer.train(resume_from_checkpoint=resume)
-        return trainer
-
-    def test_its_column_reaches_it_and_its_parameter_is_trained_at_the_classifiers_rate(
-        self, tmp_path
-    ):
-        for own, moved in (
-            (None, 1e-2),
-            (1e-4, 1e-4),
-        ):  # Adam's first step has the size of the rate
-            objective = WeightedFineTuning(own)
-            self.train(
-                tmp_path,
-                objective,
-                max_steps=1,
-                lr_scheduler_type="constant",
-                classifier_learning_rate=1e-2,
-            )
-            assert abs(objective.gate.item() - 1) == pytest.approx(moved, rel=0.02)
+@pytest.mark.parametrize(("own", "moved"), [(None, 1e-2), (1e-4, 1e-4)])
+def test_an_objectives_column_reaches_it_and_its_parameter_has_the_classifiers_rate_or_its_own(
+    tmp_path, own, moved
+):
+    """Adam's first step has the size of the rate."""
+    objective = WeightedFineTuning(own)
+    settings = {"max_steps": 1, "lr_scheduler_type": "constant", "classifier_learning_rate": 1e-2}
+    train(tmp_path, objective, data=weighted(examples(48)), **settings)
+    assert abs(objective.gate.item() - 1) == pytest.approx(moved, rel=0.02)
 
 
 class TestCombination:
     @pytest.mark.parametrize("update", ["joint", "alternating", "balanced"])
     def test_mask_tuning_takes_any_classification_objective(self, tmp_path, update):
         objective = MaskTuning(0.5, classification=WeightedFineTuning())
-        trainer = TestObjectiveWithAParameter().train(tmp_path, objective, update=update)
+        trainer = train(tmp_path, objective, data=weighted(examples(48)), update=update)
         assert objective.classification.gate.item() != 1
         entry = trainer.state.log_history[0]
         assert {"mlm_loss", "ft_loss", "gate", "share_changed"} <= entry.keys()
@@ -149,26 +112,6 @@ class TestMethod:
             starts = Starts()
             run(config(model, method="weighed", warm=warm), tmp_path, callbacks=[starts])
             assert torch.equal(*starts.weights) == warm
-
-    def test_a_new_setting_with_a_default_changes_no_identity(
-        self, weighed, testbed, model, monkeypatch
-    ):
-        def identities():
-            configs = [
-                config(model, method=method).resolved() for method in ("weighed", "fine_tuning")
-            ]
-            return [read_inputs(chosen).identity for chosen in configs]
-
-        before = identities()
-
-        class MoreSettings(WeighedSettings):
-            made_up: float = Field(0.5, description="made up")
-
-        monkeypatch.setitem(METHODS, "weighed", replace(WEIGHED, settings=MoreSettings))
-        assert "made_up" in METHODS["weighed"].reads
-        assert identities() == before
-        changed = config(model, method="weighed", made_up=0.7).resolved()
-        assert read_inputs(changed).identity != before[0]
 
 
 # `run` once for each list of options, with the method of this file in the table

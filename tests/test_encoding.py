@@ -194,6 +194,8 @@ def test_a_second_text_under_another_name_is_not_dropped_silently(plm):
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
+        (None, "the dataset is a NoneType; expected a Dataset with a column `text`"),
+        ("reviews.csv", "the dataset is a str; expected"),
         (DatasetDict(train=rows(2), test=rows(2)), "the dataset is a DatasetDict with {'train'"),
         (rows(2).rename_column("text", "sentence"), "the dataset is a Dataset with ['sentence'"),
         (Dataset.from_dict({"text": ["good", None]}), "row 1 has None for text; expected a text"),
@@ -206,18 +208,6 @@ def test_what_cannot_be_tokenised_is_said(plm, dataset, message):
     if isinstance(dataset, Dataset):
         with pytest.raises(UserError, match=re.escape(message)):
             predict(plm, dataset, 6)
-
-
-@pytest.mark.parametrize(
-    ("dataset", "message"),
-    [
-        (None, "the dataset is a NoneType; expected a Dataset with a column `text`"),
-        ("reviews.csv", "the dataset is a str; expected .* or mtlib.read_table"),
-    ],
-)
-def test_only_datasets_are_tokenised(plm, dataset, message):
-    with pytest.raises(UserError, match=message):
-        tokenise(dataset, plm.tokenizer)
 
 
 TWO_TEXTS = ["a film", "the plot is slow"]
@@ -277,7 +267,9 @@ def test_pairs_may_come_in_any_of_these(telling_plm, make):
     assert np.array_equal(predict(telling_plm, make(pairs)), predict(telling_plm, dataset))
 
 
-@pytest.mark.parametrize("make", [list, tuple, np.array, pandas.Series])
+@pytest.mark.parametrize(
+    "make", [list, tuple, np.array, pandas.Series, lambda texts: Dataset.from_dict({"text": texts})]
+)
 def test_no_texts_have_no_logits(plm, make):
     assert predict(plm, make([])).shape == (0, 2)
     assert predict(plm, make([]), names=True) == []
@@ -319,19 +311,6 @@ def test_a_format_of_the_rows_changes_nothing(telling_plm):
         tokenise(formatted, telling_plm.tokenizer)[:] == tokenise(dataset, telling_plm.tokenizer)[:]
     )
     assert np.array_equal(predict(telling_plm, formatted), predict(telling_plm, dataset))
-
-
-def test_unlabelled_and_no_texts(plm):
-    dataset = rows(10)
-    labels = dataset.remove_columns("label").add_column(
-        "label", [-1] * 10
-    )  # as in GLUE's test sets
-    expected = predict(plm, dataset)
-    assert np.array_equal(predict(plm, dataset.remove_columns("label")), expected)
-    assert np.array_equal(predict(plm, labels), expected)
-    nameless = dataset.remove_columns("label").add_column("label", ["positive"] * 10)
-    assert np.array_equal(predict(plm, nameless), expected)
-    assert predict(plm, dataset.select([])).shape == (0, 2)
 
 
 def test_predicting_leaves_no_trace_in_a_training(plm, monkeypatch):

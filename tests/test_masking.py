@@ -3,7 +3,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtlib.errors import UserError
 from mtlib.masking import (
     BernoulliMasking,
     ExactMasking,
@@ -70,10 +69,3 @@ def test_pairs_are_maskable_on_both_sides():
     tokenizer = make_tokenizer(ROBERTA_SPECIALS, double_separator=True)
     batch = dict(tokenizer([("good film", "bad plot")], return_tensors="pt"))
     assert maskable_positions(batch, tokenizer)[0].int().tolist() == [0, 1, 1, 0, 0, 1, 1, 0]
-
-
-@pytest.mark.parametrize("rate", [1.1, "0.05"])
-@pytest.mark.parametrize("policy", [ExactMasking, BernoulliMasking])
-def test_bad_rates(policy, rate):
-    with pytest.raises(UserError, match=r"rate is .*; expected "):
-        policy(rate)

@@ -336,13 +336,10 @@ class TestRankedPolicies:
             scores.masked_fill(~most, torch.inf).amin(1) >= scores.masked_fill(~least, 0).amax(1)
         ).all()
 
-    @pytest.mark.parametrize(
-        ("method", "settings"),
-        [("augmented", {}), ("sequential", {})],
-    )
-    def test_a_classifier_that_is_still_new_is_not_asked(self, method, settings):
+    @pytest.mark.parametrize("method", ["augmented", "sequential"])
+    def test_a_classifier_that_is_still_new_is_not_asked(self, method):
         with pytest.raises(UserError, match="asks the classifier in training what it leans on"):
-            configure("sentiment", method, masking="attribution_least", **settings)
+            configure("sentiment", method, masking="attribution_least")
         configure("sentiment", "mask_tuning", masking="attribution_least")
 
 

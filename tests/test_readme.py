@@ -11,9 +11,8 @@ from mtlib.analysis.comparisons import Comparison
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.sweeps.sweep_file import expand
-from tests.conftest import code_blocks, commands, make_batch, read
+from tests.conftest import ROOT, code_blocks, commands, make_batch, read
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     *ROOT.glob("README.md"),
     *(

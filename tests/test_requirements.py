@@ -36,22 +36,18 @@ def test_what_reads_the_requirements_is_one_of_them(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("module", "versions", "message"),
     [
-        (
-            ModuleNotFoundError(name="papermill.iorw"),
-            "papermill, which is not installed; pip install papermill",
-        ),
-        (
-            ModuleNotFoundError(name="fcntl"),
-            "Python's module fcntl, which is not there on this system",
-        ),
+        ("papermill.iorw", {}, "papermill, which is not installed; pip install papermill"),
+        ("fcntl", {}, "Python's module fcntl, which is not there on this system"),
+        ("transformers.tokenization_python", {"transformers": "4.57.1"}, OLD),
     ],
 )
-def test_a_command_says_what_is_missing(monkeypatch, capsys, error, message):
+def test_a_command_says_what_is_missing_or_too_old(monkeypatch, capsys, module, versions, message):
     def broken(**options):
-        raise error
+        raise ModuleNotFoundError(name=module)
 
+    installed(monkeypatch, **versions)
     monkeypatch.setattr(cli, "app", broken)
     with pytest.raises(SystemExit, match="2"):
         cli.main()
@@ -68,18 +64,6 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch, error):
     monkeypatch.setattr(cli, "app", broken)
     with pytest.raises(ImportError):
         cli.main()
-
-
-def test_an_old_transformers_is_named_with_both_versions(monkeypatch, capsys):
-    installed(monkeypatch, transformers="4.57.1")
-
-    def broken(**options):
-        raise ModuleNotFoundError(name="transformers.tokenization_python")
-
-    monkeypatch.setattr(cli, "app", broken)
-    with pytest.raises(SystemExit, match="2"):
-        cli.main()
-    assert OLD in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
+
 QUIET = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
-MAKEFILE = Path(__file__).resolve().parents[1] / "Makefile"
+MAKEFILE = ROOT / "Makefile"
 PRINT = "print: ; @echo $$GOMP_SPINCOUNT $$KMP_BLOCKTIME"
 USERS = [
     {"OMP_WAIT_POLICY": "active"},

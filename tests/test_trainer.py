@@ -15,7 +15,7 @@ from transformers import (
 
 from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, GivenWords
+from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.policies.frequency import FrequencyMasking
 from mtlib.rng import KeyedRNG
@@ -26,7 +26,6 @@ from tests.conftest import (
     examples,
     history,
     make_plm,
-    make_tokenizer,
     tiny_bert_config,
     train,
 )
@@ -72,15 +71,8 @@ def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
     data = examples(48, length=False)
     settings = {"max_steps": 20, "train_sampling_strategy": "random"}
     ours = train(tmp_path / "ours", FineTuning(), make_plm(), data, **settings)
-    names = [
-        "per_device_train_batch_size",
-        "max_steps",
-        "learning_rate",
-        "logging_steps",
-        "use_cpu",
-        "disable_tqdm",
-    ]
-    stock_arguments = {name: getattr(ours.args, name) for name in names}
+    names = "per_device_train_batch_size max_steps learning_rate logging_steps use_cpu disable_tqdm"
+    stock_arguments = {name: getattr(ours.args, name) for name in names.split()}
     plm = make_plm()
     stock = Trainer(
         plm.classifier,
@@ -118,29 +110,29 @@ def test_evaluation_classifies_the_text_as_it_stands(tmp_path):
     trainer = train(tmp_path, MaskTuning(0.6, ExactMasking(1.0)))
     data = examples(5)
     predicted = trainer.predict(data)
+    unlabelled = trainer.predict(data.remove_columns("labels")).predictions
+    assert (unlabelled == predicted.predictions).all()
     batch = Collator(trainer.plm.tokenizer)(list(data))
     expected = trainer.plm.eval().classify(batch).detach()
     torch.testing.assert_close(torch.tensor(predicted.predictions), expected, rtol=1e-4, atol=1e-5)
     assert not any(key.startswith("eval_mlm") for key in trainer.evaluate(data))
 
 
-def test_learning_rates_of_trunk_and_heads(tmp_path):
+@pytest.mark.parametrize(("classifier", "mlm_head"), [(1e-2, 1e-4), (0.0, 0.0)])
+def test_learning_rates_of_trunk_and_heads(tmp_path, classifier, mlm_head):
+    """Adam's first step has the size of the rate, whatever the gradient; a rate of 0 freezes."""
     plm = make_plm()
     before = {name: parameter.clone() for name, parameter in plm.named_parameters()}
-    rates = {
-        "learning_rate": 1e-3,
-        "classifier_learning_rate": 1e-2,
-        "mlm_head_learning_rate": 1e-4,
-    }
-    # Adam's first step has the size of the rate, whatever the gradient
+    rates = {"classifier_learning_rate": classifier, "mlm_head_learning_rate": mlm_head}
     train(tmp_path, MaskTuning(0.5), plm, max_steps=1, lr_scheduler_type="constant", **rates)
     moved = {n: (p - before[n]).abs().max().item() for n, p in plm.named_parameters()}
-    assert moved["classifier.classifier.weight"] == pytest.approx(1e-2, rel=0.01)
-    assert moved["classifier.bert.pooler.dense.weight"] == pytest.approx(1e-2, rel=0.01)
-    assert moved["mlm.cls.predictions.transform.dense.weight"] == pytest.approx(1e-4, rel=0.01)
-    assert moved["classifier.bert.encoder.layer.0.output.dense.weight"] == pytest.approx(
-        1e-3, rel=0.01
-    )
+    expected = {
+        "classifier.classifier.weight": classifier,
+        "classifier.bert.pooler.dense.weight": classifier,
+        "mlm.cls.predictions.transform.dense.weight": mlm_head,
+        "classifier.bert.encoder.layer.0.output.dense.weight": 1e-3,
+    }
+    assert {name: moved[name] for name in expected} == pytest.approx(expected, rel=0.01)
 
 
 def test_weight_decay_spares_biases_and_norms(tmp_path):
@@ -476,42 +468,23 @@ def test_labels_have_either_name_everywhere(tmp_path, given):
     """As where `dataset.map(tokenizer)` leaves `label`: it is trained on, scored, and the best
     model is found by it.
     """
-    named, settings = (
-        examples(16),
-        {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps"},
-    )
-    settings |= {
-        "save_steps": 3,
-        "load_best_model_at_end": True,
-        "metric_for_best_model": "accuracy",
-    }
-    data = named.rename_column("labels", given) if given == "label" else named
+    settings = {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps"}
+    settings |= {"save_steps": 3, "load_best_model_at_end": True}
+    settings |= {"metric_for_best_model": "accuracy"}
+    data = examples(16).rename_columns({"labels": given} if given == "label" else {})
+    args = arguments(tmp_path, **settings)
     trainer = ObjectiveTrainer(
-        make_plm(),
-        MaskTuning(),
-        arguments(tmp_path, **settings),
-        data,
-        eval_dataset=data,
-        compute_metrics=accuracy,
+        make_plm(), MaskTuning(), args, data, eval_dataset=data, compute_metrics=accuracy
     )
     trainer.train()
     metrics = trainer.evaluate()
-    assert (
-        metrics["eval_loss"] > 0
-        and metrics["eval_accuracy"] == trainer.predict(data).metrics["test_accuracy"]
-    )
+    assert metrics["eval_loss"] > 0
+    assert metrics["eval_accuracy"] == trainer.predict(data).metrics["test_accuracy"]
     assert trainer.state.best_metric == metrics["eval_accuracy"]
 
 
 def accuracy(answers):
     return {"accuracy": float((answers.predictions.argmax(-1) == answers.label_ids).mean())}
-
-
-def test_predicts_without_labels(tmp_path):
-    data = examples(5)
-    assert train(tmp_path, FineTuning()).predict(
-        data.remove_columns("labels")
-    ).predictions.shape == (5, 2)
 
 
 class TestModelInit:
@@ -554,28 +527,13 @@ def test_the_best_checkpoint_is_loaded_back_or_its_loss_is_told(tmp_path, delete
                 for folder in tmp_path.glob("checkpoint-*"):
                     shutil.rmtree(folder)
 
-    settings = {
-        "save_strategy": "steps",
-        "save_steps": 2,
-        "eval_strategy": "steps",
-        "eval_steps": 2,
-    }
-    settings |= {
-        "load_best_model_at_end": True,
-        "metric_for_best_model": "eval_loss",
-        "learning_rate": 5e-2,
-    }
-    settings |= {
-        "max_steps": 7,
-        "greater_is_better": True,
-    }  # so that an early checkpoint is the best
+    settings = {"save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps"}
+    settings |= {"eval_steps": 2, "load_best_model_at_end": True}
+    settings |= {"metric_for_best_model": "eval_loss", "learning_rate": 5e-2, "max_steps": 7}
+    settings |= {"greater_is_better": True}  # so that an early checkpoint is the best
+    args, data = arguments(tmp_path, **settings), examples(48)
     trainer = ObjectiveTrainer(
-        make_plm(),
-        FineTuning(),
-        arguments(tmp_path, **settings),
-        examples(48),
-        eval_dataset=examples(8),
-        callbacks=[Delete()],
+        make_plm(), FineTuning(), args, data, eval_dataset=examples(8), callbacks=[Delete()]
     )
     with pytest.warns(UserWarning, match="that of the last step") if deleted else nullcontext():
         trainer.train()
@@ -593,37 +551,16 @@ def test_batches_are_padded_on_the_right():
     torch.testing.assert_close(together, alone)
 
 
-def test_a_rate_of_zero_freezes_a_head(tmp_path):
-    plm = make_plm()
-    heads = {"classifier": plm.classifier.classifier, "mlm_head": plm.mlm.cls.predictions.transform}
-    before = {
-        name: head.state_dict()[next(iter(head.state_dict()))].clone()
-        for name, head in heads.items()
-    }
-    trunk = plm.trunk.encoder.layer[0].output.dense.weight.clone()
-    train(tmp_path, MaskTuning(0.5), plm, classifier_learning_rate=0.0, mlm_head_learning_rate=0.0)
-    for name, head in heads.items():
-        assert torch.equal(before[name], next(iter(head.state_dict().values()))), name
-    assert not torch.equal(trunk, plm.trunk.encoder.layer[0].output.dense.weight)
-
-
 @pytest.mark.filterwarnings(
     "ignore:`gradient_checkpointing` is deprecated"
 )  # its new name is not in transformers 5.20
 @pytest.mark.parametrize("shared", [True, False])
 def test_activation_checkpointing_changes_nothing(tmp_path, shared):
     """Dropout on: its random numbers are put back for the second forward pass."""
-    runs = [
-        history(
-            train(
-                tmp_path / str(on),
-                MaskTuning(0.5),
-                make_plm(shared=shared),
-                gradient_checkpointing=on,
-            )
-        )
-        for on in (False, True)
-    ]
+    runs = []
+    for on in (False, True):
+        plm, folder = make_plm(shared=shared), tmp_path / str(on)
+        runs.append(history(train(folder, MaskTuning(0.5), plm, gradient_checkpointing=on)))
     assert torch.tensor(runs[0]) == pytest.approx(torch.tensor(runs[1]), rel=1e-5)
 
 
@@ -720,18 +657,6 @@ class TestNamesOfLabels:
             UserError, match=r"the evaluation set numbers its labels .* non-entailment, the model"
         ):
             trainer.evaluate(hans)
-
-
-def test_columns_of_the_policy_are_added_where_they_lack(tmp_path):
-    rows = tokenise(
-        Dataset.from_dict({"text": ["the film is good", "a bad plot"] * 4, "label": [0, 1] * 4}),
-        make_tokenizer(),
-        keep={"text"},
-    )
-    trainer = train(
-        tmp_path, MaskTuning(masking=GivenWords(["film", "plot"])), data=rows, max_steps=2
-    )
-    assert [entry["n_masked"] for entry in trainer.state.log_history if "loss" in entry] == [8, 8]
 
 
 def test_what_no_collator_has_drawn_differs_in_each_step_and_micro_batch(tmp_path):

@@ -22,6 +22,16 @@ class TwoHeads(nn.Module):
         self.classifier = nn.Parameter(torch.zeros(2))
 
 
+def loss(head: str, direction: list[float]):
+    """A loss with this gradient, on the trunk and on the head."""
+
+    def output(model, batch):
+        logits = model.trunk + getattr(model, head)
+        return ObjectiveOutput({"mean": logits @ torch.tensor(direction)}, {"mean": 1.0})
+
+    return output
+
+
 def step(
     update,
     model: TwoHeads,
@@ -36,19 +46,8 @@ def step(
     fp16 multiplies all gradients by `unit`.
     """
 
-    def loss(head: str, direction: list[float]):
-        def output(model, batch):
-            return ObjectiveOutput(
-                {"mean": (model.trunk + getattr(model, head)) @ torch.tensor(direction)},
-                {"mean": 1.0},
-            )
-
-        return output
-
     objective = SimpleNamespace(
-        alpha=alpha,
-        masked_lm=loss("mlm_head", mlm),
-        classify=loss("classifier", ft),
+        alpha=alpha, masked_lm=loss("mlm_head", mlm), classify=loss("classifier", ft)
     )
     trainer = SimpleNamespace(
         training_objective=objective,
@@ -127,21 +126,15 @@ def test_both_alternating_steps_are_weighted_by_alpha():
     model, alpha = TwoHeads(), 0.25
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     scheduled = SimpleNamespace(param_groups=[{"lr": 0.1}])
-    losses = {"masked_lm": ("mlm_head", [0.0, 20.0]), "classify": ("classifier", [3.0, 4.0])}
-
-    def loss(head: str, direction: list[float]) -> ObjectiveOutput:
-        logits = model.trunk + getattr(model, head)
-        return ObjectiveOutput({"mean": logits @ torch.tensor(direction)}, {"mean": 1.0})
-
+    masked_lm, classify = loss("mlm_head", [0.0, 20.0]), loss("classifier", [3.0, 4.0])
     trainer = SimpleNamespace(
-        training_objective=SimpleNamespace(alpha=alpha, masked_lm="masked_lm", classify="classify"),
+        training_objective=SimpleNamespace(alpha=alpha, masked_lm=masked_lm, classify=classify),
         optimizer=scheduled,
         args=SimpleNamespace(world_size=1, max_grad_norm=0.0),
         accelerator=SimpleNamespace(
-            backward=torch.Tensor.backward,
-            clip_grad_norm_=nn.utils.clip_grad_norm_,
+            backward=torch.Tensor.backward, clip_grad_norm_=nn.utils.clip_grad_norm_
         ),
-        run_loss=lambda model, name, batch, totals: loss(*losses[name]),
+        run_loss=lambda model, loss, batch, totals: loss(model, batch),
     )
     AlternatingUpdate(optimizer).step(trainer, model, {})
     torch.testing.assert_close(model.trunk.detach(), torch.tensor([0.0, -0.1 * 0.25 * 20]))

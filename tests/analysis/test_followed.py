@@ -2,12 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 from statistics import fmean
 
 from data import followed
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.conftest import read
 
 
 def record(seed: int, *leans: float) -> str:
@@ -36,7 +34,7 @@ def test_auroc_counts_the_pairs_that_are_in_order(tmp_path, monkeypatch):
 
 
 def test_the_front_page_says_what_the_records_say():
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = read("README.md")
     records = [json.loads(line) for line in followed.FILE.read_text().splitlines()]
     lines = followed.frame().query("data == 'example'")
     numbers = []
@@ -54,7 +52,7 @@ def test_the_front_page_says_what_the_records_say():
 
 
 def test_the_page_of_own_data_says_which_real_words_are_followed():
-    page = (ROOT / "data/README.md").read_text(encoding="utf-8")
+    page = read("data/README.md")
     passage = page.partition("**On real words**")[2].partition("; and on the testbed")[0]
     reviews, nli = passage.split("In MNLI's")
     frame = followed.frame()

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from transformers import AutoTokenizer, pipeline
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 
-ROOT = Path(__file__).resolve().parents[2]
 ENGLISH = [
     "The soup was cold, but the waiter couldn't have been nicer!",
     "Is there a way to learn Spanish quickly without a teacher?",

@@ -49,17 +49,9 @@ def corpus(tmp_path_factory):
 
 
 def pretrained(work, warm_start, corpus, *options):
-    arguments = [
-        "--warm-start",
-        str(warm_start),
-        "--corpus",
-        str(corpus),
-        "--tokens",
-        "3000",
-        "--vocabulary",
-        "600",
-    ]
-    pretrain.main(["--work", str(work), *arguments, "--batch", "16", *options])
+    arguments = f"--work {work} --warm-start {warm_start} --corpus {corpus} --tokens 3000"
+    arguments += " --vocabulary 600 --batch 16"
+    pretrain.main([*arguments.split(), *options])
     return work
 
 
@@ -130,25 +122,9 @@ def test_batches_hold_every_piece_once_in_like_lengths():
 
 
 def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpus, tmp_path):
-    arguments = [
-        "--checkpoint",
-        str(warm_start),
-        "--corpus",
-        str(corpus),
-        "--work",
-        str(tmp_path / "work"),
-    ]
-    arguments += [
-        "--to",
-        str(tmp_path / "model"),
-        "--tokens",
-        "2000",
-        "--batch",
-        "4",
-        "--train-layers",
-        "2",
-    ]
-    restore_head.main([*arguments, "--held-out", "10"])
+    arguments = f"--checkpoint {warm_start} --corpus {corpus} --work {tmp_path / 'work'}"
+    arguments += f" --to {tmp_path / 'model'} --tokens 2000 --batch 4 --train-layers 2"
+    restore_head.main([*arguments.split(), "--held-out", "10"])
     encoder, model = (
         load_file(warm_start / "model.safetensors"),
         load_file(tmp_path / "model" / "model.safetensors"),

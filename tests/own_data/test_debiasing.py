@@ -142,7 +142,7 @@ def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeyp
     )
     debias(rows(60), ["film", "plot"], out=tmp_path, **short(model))
     masking, examples = trainers[0].training_objective.masking, trainers[0].train_dataset
-    assert isinstance(masking, GivenWords) and masking.rate == 1
+    assert isinstance(masking, GivenWords)
     pieces = [trainers[0].plm.tokenizer.convert_ids_to_tokens(ids) for ids in examples["input_ids"]]
     marked = [
         piece
@@ -299,14 +299,10 @@ def test_the_identity_of_a_training_has_all_that_decides_it(model, tmp_path):
     assert identity() == found[0]
 
 
-def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
-    model, tmp_path, monkeypatch
-):
-    accuracies, states = iter([0.9, 0.5, 0.4, 0.3]), []
-    monkeypatch.setattr(
-        "mtlib.runs.training._accuracy", lambda answers: {"accuracy": next(accuracies)}
-    )
-    train = ObjectiveTrainer.train
+@pytest.fixture
+def states(monkeypatch) -> list:
+    """The states of the trainers that have come to their end."""
+    train, states = ObjectiveTrainer.train, []
 
     def kept(trainer, **options):
         result = train(trainer, **options)
@@ -314,6 +310,16 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
         return result
 
     monkeypatch.setattr(ObjectiveTrainer, "train", kept)
+    return states
+
+
+def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
+    model, tmp_path, monkeypatch, states
+):
+    accuracies = iter([0.9, 0.5, 0.4, 0.3])
+    monkeypatch.setattr(
+        training_of_runs, "_accuracy", lambda answers: {"accuracy": next(accuracies)}
+    )
     told, chosen = [], {"method": "fine_tuning", "batch_size": 2, "epochs": 2, "patience": 2}
     debias(rows(400), out=tmp_path, **short(model, report=told.append, **chosen))
     (state,) = states
@@ -331,8 +337,8 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
     ]
 
 
-def test_a_resumed_training_has_as_much_patience_left(model, tmp_path, monkeypatch):
-    accuracies, steps = [0.9, 0.5], []
+def test_a_resumed_training_has_as_much_patience_left(model, tmp_path, monkeypatch, states):
+    accuracies = [0.9, 0.5]
 
     def accuracy(answers):
         if not accuracies:
@@ -340,25 +346,13 @@ def test_a_resumed_training_has_as_much_patience_left(model, tmp_path, monkeypat
         return {"accuracy": accuracies.pop(0)}
 
     monkeypatch.setattr(training_of_runs, "_accuracy", accuracy)
-    monkeypatch.setattr(training_of_runs._Training, "_result", counting_steps(steps))
     chosen = {"method": "fine_tuning", "batch_size": 2, "epochs": 2, "patience": 2}
     with pytest.raises(KeyboardInterrupt):
         debias(rows(400), out=tmp_path, **short(model, **chosen))
     accuracies += [0.4, 0.3]
     debias(rows(400), out=tmp_path, **short(model, **chosen))
-    (state,) = steps
+    (state,) = states
     assert state.global_step == 3 * state.save_steps and accuracies == [0.3]
-
-
-def counting_steps(states: list):
-    """`_Training._result`, which keeps the trainer's state too."""
-    result = training_of_runs._Training._result
-
-    def kept(self, stage, trainer, *counts):
-        states.append(trainer.state)
-        return result(self, stage, trainer, *counts)
-
-    return kept
 
 
 def test_any_method_and_balanced_classes(model, tmp_path):
@@ -406,7 +400,6 @@ def test_pairs(model, tmp_path):
             "t has no column text",
         ),
         ({"words": ["film", None]}, "words has None; expected words and phrases"),
-        ({"words": ["film", " "]}, "words has ' '; expected words and phrases"),
         (
             {"words": pandas.DataFrame({"Word": ["film"]})},
             "a table with Word; expected a column word",
@@ -436,12 +429,7 @@ def test_pairs(model, tmp_path):
             {"words": ["film"], "method": "hidden_cut"},
             "hidden_cut does not read it.*mask_tuning",
         ),
-        (
-            {"method": "deleted", "settings": {"alpha": 1}},
-            "alpha is 1, but deleted does not read it; .* mask_tuning",
-        ),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
-        ({"settings": {"masking": "known_shortcut"}}, "is no row of a training set of the testbed"),
         (
             {"method": "bias_product", "settings": {"bias": "overlap"}},
             "bias is 'overlap'; for these texts and labels expected one of bag_of_words",
@@ -462,7 +450,6 @@ def test_pairs(model, tmp_path):
             "masking is 'supervised', which learns from single reviews",
         ),
         ({"model": "/no/such/folder"}, "model is '/no/such/folder', which does not exist"),
-        ({"epochs": 0}, "epochs is 0"),
     ],
 )
 def test_bad_input_is_told_before_training(model, tmp_path, monkeypatch, changes, message):

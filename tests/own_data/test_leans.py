@@ -235,18 +235,6 @@ def test_addresses_are_exchanged_for_those_of_their_form():
     assert exchanged(texts, *pasted, Finder(["https://a.org"])) == site
 
 
-def test_the_rest_of_a_phrase_takes_the_place_of_none_of_its_words():
-    rows = reviews()
-    words = pandas.DataFrame({"word": ["acme", "corax"], "label": "bad", "z": [2, 1]})
-    for with_acme, allies in (("acme", ["corax"]), ("acme by corax", [])):
-        rows["text"] = rows["text"].str.replace("acme", with_acme)
-        pool = pool_of(rows, None, words)
-        samples = Samples(pool, 100)
-        samples.collect(rows)
-        exchange = PartnerChooser(pool, samples, lambda word: True).exchange(pool[0])
-        assert [ally.word for ally in exchange.allies] == allies
-
-
 def test_in_pairs_a_word_is_exchanged_where_it_stands():
     pair = ("acme film", "an Acme, an acme-like plot")
     finder = Finder(["acme", "brill"])
@@ -387,14 +375,6 @@ def test_the_numbers_of_classes(classes, labels, numbers):
         return
     with pytest.raises(UserError, match="give the names of its classes"):
         class_numbers(labels, classifier)
-
-
-def test_labels_from_1_on_are_not_those_from_0_on():
-    """Where no partner has the label 2."""
-    rows = reviews().assign(label=lambda rows: rows["label"].map({"bad": "1", "good": "2"}))
-    unnamed = reader_of(BRANDS, ["LABEL_0", "LABEL_1"])
-    with pytest.raises(UserError, match="the rows have the label '2'"):
-        leans(unnamed, rows, report=lambda _: None)
 
 
 def test_rows_do_not_depend_on_their_order_and_copies_count_once():

@@ -52,11 +52,6 @@ def test_z_by_hand():
     }
 
 
-def test_a_word_without_a_side_is_no_suspect():
-    dataset = made_up(*[("the film", 1)] * 50, *[("the film", 0)] * 50)
-    assert suspects(dataset, min_count=1).empty
-
-
 def test_pairs_tell_where_a_word_stands():
     rows = {
         "text": ["a man sleeps"] * 60,
@@ -384,18 +379,6 @@ def test_phrases_of_pairs_are_counted_by_where_they_stand():
         ("b c", "both", 40),
         ("b c", "text_pair", 40),
     ]
-
-
-@pytest.mark.parametrize(
-    "name", ["<number>", "shop.example", "@anna", "!!", ":)", "$5", "big deal"]
-)
-def test_forms_are_found_as_they_are_listed(name):
-    rows = [
-        ("Go to https://shop.example/a?b=1 today!! A big  deal: $5 or 7 :) @Anna", 1),
-        ("so there! it cost $50 shop. @annabel :( deal", 0),
-    ]
-    table = suspects(made_up(*rows * 30), words=[name])
-    assert table[["word", "rows", "label"]].values.tolist() == [[name, 30, "good"]]
 
 
 def test_rows_without_a_label_are_left_out_with_a_warning():

@@ -80,13 +80,6 @@ def test_finished_runs_are_skipped_until_something_changes(testbed, model, tmp_p
     assert not was_there and third not in (first, other) and first.exists()
 
 
-def test_train_size_is_the_same_subset_for_every_seed(testbed, model):
-    first, second = (
-        read_inputs(config(model, train_size=10, seed=seed)).datasets["train"] for seed in (0, 1)
-    )
-    assert list(first["uid"]) == list(second["uid"]) and len(first) == 10
-
-
 def test_a_kept_model_can_be_loaded(testbed, model, tmp_path):
     path, _ = run(config(model, epochs=1), tmp_path)
     assert not path.with_suffix("").exists()

@@ -16,7 +16,7 @@ from mtlib.runs.run import run
 from mtlib.sweeps.sweep_file import identify
 from mtlib.sweeps.worker import execute_run
 from mtlib.trainer import ObjectiveTrainer
-from tests.conftest import config, sentences, write_testbed
+from tests.conftest import config, sentences
 
 SETS = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
 
@@ -157,6 +157,7 @@ def test_a_model_by_other_code_answers_to_reuse_alone(
     assert "code that is here (" in (said := capsys.readouterr().err) and "--reuse takes it" in said
 
 
+@pytest.mark.filterwarnings("ignore:.*texts were cut")
 @pytest.mark.parametrize("change", ["rows", "eval_max_length"])
 def test_other_rows_or_another_cut_are_another_score(testbed, model, tmp_path, counted, change):
     run(config(model, epochs=1), tmp_path, keep_model=True)
@@ -171,17 +172,12 @@ def test_other_rows_or_another_cut_are_another_score(testbed, model, tmp_path, c
     assert counted == {"trained": 0, "scored": [12] if change == "rows" else [20, 16, 16]}
 
 
-@pytest.mark.parametrize("change", ["alpha", "data", "diverged"])
+@pytest.mark.parametrize("change", ["alpha", "diverged"])
 def test_another_training_gives_no_scores(testbed, model, tmp_path, counted, change):
     path, _ = run(config(model, epochs=1, sets=SETS[:1]), tmp_path, keep_model=True)
-    settings = {}
-    if change == "alpha":
-        settings = {"alpha": 0.5}
-    elif change == "data":
-        write_testbed(testbed, train=32)
-    else:
+    if change == "diverged":
         path.write_text(json.dumps(json.loads(path.read_text()) | {"diverged": True}))
-    run(config(model, epochs=1, **settings), tmp_path)
+    run(config(model, epochs=1, **({"alpha": 0.5} if change == "alpha" else {})), tmp_path)
     assert counted["trained"] == 2
 
 

@@ -51,17 +51,7 @@ def address():
 def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_path, monkeypatch):
     monkeypatch.setattr(executors, "_BUSY", 1.0)
     file, out = write_sweep(tmp_path, model, "max_length: 64"), tmp_path / "out"
-    command = [
-        sys.executable,
-        "-m",
-        "mtlib",
-        "sweep",
-        file,
-        "--out",
-        f"file://{out}",
-        "--engine",
-        "ray",
-    ]
+    command = [sys.executable, *f"-m mtlib sweep {file} --out file://{out} --engine ray".split()]
     with subprocess.Popen([*command, "--address", address], stdout=subprocess.DEVNULL) as driver:
         kill_in_mid_run(driver.pid, out)  # Ray ends its run
     with a_worker_killed(out):

@@ -2,14 +2,13 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 import typer
 
 from mtlib import cli
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "data" / "sweeps" / "slurm.sh"
 
 

@@ -112,8 +112,7 @@ def test_a_solution_and_its_check_agree():
         confirm(3, right=4, wrong=4)
 
 
-def test_a_solution_that_is_opened_before_its_check_says_what_to_do(capsys, monkeypatch):
-    monkeypatch.setattr(exercises, "_judges", {})
+def test_a_solution_that_is_opened_before_its_check_says_what_to_do(capsys):
     confirm(3, right=4, wrong=5)
     said = capsys.readouterr().out
     assert said == "Exercise 3: run the check above too; it tells whether your answer is right.\n"
