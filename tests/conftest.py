@@ -75,9 +75,7 @@ def make_tokenizer(
     double_separator: bool = False,
     words: Sequence[str] = WORDS,
 ) -> PreTrainedTokenizerFast:
-    """A WordPiece tokenizer; with `ROBERTA_SPECIALS` its ids are RoBERTa's (0 <s>, 1 <pad>, 2
-    </s>).
-    """
+    """A WordPiece tokenizer; with `ROBERTA_SPECIALS` 0 is <s>, 1 <pad>, 2 </s>, as RoBERTa's."""
     vocabulary = {token: index for index, token in enumerate([*specials.values(), *words])}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk"]))
     backend.normalizer = normalizers.Lowercase()

@@ -73,9 +73,7 @@ def test_a_word_is_the_mean_of_its_pieces_in_the_trunk(plm):
 
 
 def test_cosines_of_tokens_are_those_of_the_states_of_each_text_alone():
-    """Against transformers' own model, one text at a time, without padding; more pairs than go
-    through at once.
-    """
+    """Against transformers' own model, text by text; more pairs than go through at once."""
     plm = make_plm(tiny_bert_config(hidden_dropout_prob=0.5)).train()
     texts = ["a good film", *["it is slow and good and slow"] * 70]
     pairs = ["good", *["the film is bad"] * 70]
@@ -152,13 +150,10 @@ class TestAddBias:
         ] * 20
         with torch.autocast("cpu", torch.bfloat16):  # as a run in bf16 prepares its examples
             examples, counts = AddBias(BIAS_MODELS[name])(plm, Dataset.from_list(rows))
-        shares, features = (
-            np.exp(examples["bias_log_probabilities"][:]),
-            np.array(examples["bias_features"][:]),
-        )
-        assert (
-            shares.sum(1) == pytest.approx(np.ones(60), abs=1e-5) and counts["bias_accuracy"] > 0.6
-        )
+        shares = np.exp(examples["bias_log_probabilities"][:])
+        features = np.array(examples["bias_features"][:])
+        assert shares.sum(1) == pytest.approx(np.ones(60), abs=1e-5)
+        assert counts["bias_accuracy"] > 0.6
         assert features[:3] == pytest.approx(
             BIAS_MODELS[name].features(plm, *zip(*pairs, strict=True)), rel=1e-4
         )
@@ -168,9 +163,7 @@ class TestAddBias:
             )
 
     def test_nobody_predicts_what_it_was_fitted_on(self, plm):
-        """Every text has a word of its own: known by heart in its own training data, unknown
-        otherwise.
-        """
+        """Every text has a word of its own: known by heart if it was fitted on it."""
         labels = np.random.default_rng(0).integers(2, size=200).tolist()
         data = Dataset.from_dict({"text": [f"w{i}" for i in range(200)], "labels": labels})
         assert AddBias(BIAS_MODELS["bag_of_words"])(plm, data).counts["bias_accuracy"] < 0.6

@@ -22,10 +22,8 @@ def prepared(plm, objective) -> dict:
 
 
 def test_both_texts_are_classified(still_plm):
-    both, refilled = (
-        MaskTuning(0.0, HALF, classification=OriginalAndRefilled()),
-        MaskTuning(0.0, HALF),
-    )
+    both = MaskTuning(0.0, HALF, classification=OriginalAndRefilled())
+    refilled = MaskTuning(0.0, HALF)
     batch = prepared(still_plm, refilled)
     original = FineTuning()(still_plm, batch).loss
     expected = (original + refilled(still_plm, batch).loss) / 2
@@ -34,17 +32,14 @@ def test_both_texts_are_classified(still_plm):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 def test_an_auxiliary_masked_lm_loss_leaves_the_classified_text_alone(still_plm, alpha):
-    auxiliary, refilled = (
-        MaskTuning(alpha, HALF, classifier_reads="original"),
-        MaskTuning(alpha, HALF),
-    )
+    auxiliary = MaskTuning(alpha, HALF, classifier_reads="original")
+    refilled = MaskTuning(alpha, HALF)
     batch = prepared(still_plm, auxiliary)
     output, with_refilling = auxiliary(still_plm, batch), refilled(still_plm, batch)
     on_originals = FineTuning()(still_plm, batch)
     assert output.components["mlm_loss"] == with_refilling.components["mlm_loss"]
-    assert torch.equal(output.logits, on_originals.logits) and not torch.equal(
-        output.logits, with_refilling.logits
-    )
+    assert torch.equal(output.logits, on_originals.logits)
+    assert not torch.equal(output.logits, with_refilling.logits)
     expected = alpha * with_refilling.components["mlm_loss"] + (1 - alpha) * on_originals.loss
     torch.testing.assert_close(output.loss, expected)
 

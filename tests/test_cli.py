@@ -148,19 +148,10 @@ def test_exit_codes_are_stated():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            "run --task nli --method fine_tuning --alpha 0.3",
-            "alpha is '0.3', but fine_tuning does not read it",
-        ),
+        ("run --task nli --method fine_tuning --alpha 0.3", "but fine_tuning does not read it"),
         ("run --task nli --method mask_tunin", "; did you mean 'mask_tuning'?"),
-        (
-            "run --task nli --method mask_tuning --split hans",
-            "--split is 'hans'; expected NAME=VALUE",
-        ),
-        (
-            "bench --json pyproject.toml",
-            "--json is pyproject.toml, which is there already; give a new name",
-        ),
+        ("run --task nli --method mask_tuning --split hans", "'hans'; expected NAME=VALUE"),
+        ("bench --json pyproject.toml", "--json is pyproject.toml, which is there already; give"),
         ("bench step --throughput mini", "--throughput measures nothing else; leave out step"),
         ("notebooks 03 --student x", "--student grades whatever is in a folder; leave out names"),
         ("tables claims ablations --format csv", "claims have columns of their own"),
@@ -215,9 +206,9 @@ def test_verify_fails_on_a_corrupt_file_and_where_nothing_is(tmp_path):
     (tmp_path / "sst2" / "SST-2").mkdir(parents=True)
     (tmp_path / "sst2" / "SST-2" / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
     result = CliRunner().invoke(cli.app, verify)
-    assert (
-        result.exit_code == 1 and "FAIL" in result.output and "sst2/SST-2/dev.tsv" in result.output
-    )
+    assert result.exit_code == 1
+    assert "FAIL" in result.output
+    assert "sst2/SST-2/dev.tsv" in result.output
 
 
 @pytest.mark.parametrize(
@@ -254,9 +245,8 @@ def test_the_doctor_names_versions_then_what_does_not_fit(monkeypatch, problems)
     names = "mtlib commit Python torch transformers datasets OS processor threads GPU"
     assert [line.partition(":")[0] for line in lines[:10]] == names.split()
     assert lines[3] == f"torch: {metadata.version('torch')}"
-    assert (lines[10] == "All packages fit.") == (not problems) and problems == [
-        x for x in problems if x in lines
-    ]
+    assert (lines[10] == "All packages fit.") == (not problems)
+    assert problems == [x for x in problems if x in lines]
 
 
 @pytest.mark.parametrize(("width", "columns"), [(47, "word kind text"), (46, "word text")])

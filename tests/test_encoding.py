@@ -74,10 +74,8 @@ def test_what_is_computed_of_tokens_stands_in_the_order_of_the_rows(plm):
 
 
 def test_pairs_and_three_labels():
-    plm, dataset = (
-        make_plm(tiny_bert_config(num_labels=3, initializer_range=0.5)),
-        rows(20, pair=True),
-    )
+    plm = make_plm(tiny_bert_config(num_labels=3, initializer_range=0.5))
+    dataset = rows(20, pair=True)
     logits = predict(plm, dataset)
     assert logits.shape == (20, 3)
     np.testing.assert_allclose(logits, one_by_one(plm, dataset), atol=1e-4)
@@ -298,10 +296,8 @@ def test_labels_by_either_name_keep_their_classes(plm):
     dataset = rows(4).cast_column("label", ClassLabel(names=["negative", "positive"]))
     for rows_with_labels in (dataset, dataset.rename_column("label", "labels")):
         examples = tokenise(rows_with_labels, plm.tokenizer)
-        assert examples["labels"][:] == [0, 1, 0, 1] and examples.features["labels"].names == [
-            "negative",
-            "positive",
-        ]
+        assert examples["labels"][:] == [0, 1, 0, 1]
+        assert examples.features["labels"].names == ["negative", "positive"]
 
 
 def test_a_format_of_the_rows_changes_nothing(telling_plm):

@@ -1,6 +1,4 @@
-"""A training step that asks its device for nothing, as a CUDA graph needs it (tests/test_gpu.py
-captures it).
-"""
+"""A step that asks its device for nothing, as CUDA graphs need it (see tests/test_gpu.py)."""
 
 import pytest
 import torch
@@ -123,6 +121,5 @@ def test_batches_come_in_few_shapes(plm):
         assert (
             batch["input_ids"].shape == batch["column"].shape == batch["mask"].shape == (1, padded)
         )
-        assert batch["attention_mask"].sum() == n and batch["column"].tolist()[0][n:] == [-1] * (
-            padded - n
-        )
+        assert batch["attention_mask"].sum() == n
+        assert batch["column"].tolist()[0][n:] == [-1] * (padded - n)

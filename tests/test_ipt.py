@@ -96,9 +96,8 @@ class TestReading:
         assert first[4:7] == ["slow", "##ly", "boring"]
         assert batch["words"][0].tolist() == [0, 1, 2, 3, 4, 4, 5, 0]
         assert batch["heads"][2].tolist() == [2, 0] + [NO_WORD] * 4
-        assert RELATIONS[batch["relations"][1, 5]] == "nmod" and prepared.counts == {
-            "sentences_left_out": 0
-        }
+        assert RELATIONS[batch["relations"][1, 5]] == "nmod"
+        assert prepared.counts == {"sentences_left_out": 0}
 
 
 def test_attachment_is_the_share_of_right_heads_sentence_by_sentence(tmp_path, still_plm):
@@ -144,14 +143,10 @@ class TestObjective:
         plm = architecture(name).eval()
         objective, (batch, _) = built(plm), batch_of(plm, treebank)
         scores = objective.parse(plm, batch)
-        assert scores.arc_scores.shape == (3, 6, 7) and scores.relation_scores.shape == (
-            3,
-            6,
-            len(RELATIONS),
-        )
-        assert (scores.arc_scores[2, :, 3:] == -torch.inf).all() and scores.arc_scores[
-            2, :, :3
-        ].isfinite().all()
+        assert scores.arc_scores.shape == (3, 6, 7)
+        assert scores.relation_scores.shape == (3, 6, len(RELATIONS))
+        assert (scores.arc_scores[2, :, 3:] == -torch.inf).all()
+        assert scores.arc_scores[2, :, :3].isfinite().all()
         states, one = classify_with_states(plm, batch), torch.ones(1)
         slowly, was = torch.cat([states.tokens[0, 4:6].mean(0), one]), states.tokens[0, 3]
         torch.testing.assert_close(scores.arc_scores[0, 3, 3], slowly @ objective.arc @ was)

@@ -3,12 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtlib.masking import (
-    BernoulliMasking,
-    ExactMasking,
-    WholeWordMasking,
-    maskable_positions,
-)
+from mtlib.masking import BernoulliMasking, ExactMasking, WholeWordMasking, maskable_positions
 from tests.conftest import ROBERTA_SPECIALS, batch_of, make_tokenizer
 
 TOKENIZER = make_tokenizer()

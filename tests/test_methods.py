@@ -1,6 +1,4 @@
-"""Every method: its stages and settings, what it prepares, and whole runs that are killed, resumed
-and recorded.
-"""
+"""Every method: its stages, settings and transforms; whole runs, killed, resumed, recorded."""
 
 import json
 import shutil
@@ -32,14 +30,7 @@ from mtlib.runs import training
 from mtlib.runs.config import configure, effective_settings
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import decisive_data, identity, read_records
-from tests.conftest import (
-    architecture,
-    config,
-    conllu,
-    make_plm,
-    make_tokenizer,
-    train,
-)
+from tests.conftest import architecture, config, conllu, make_plm, make_tokenizer, train
 
 TEXTS = [
     "not funny",
@@ -93,9 +84,8 @@ class TestStages:
         objective = stage.objective
         assert stage.rates == LearningRates.alike(2e-3) and stage.transforms == ()
         assert (objective.alpha, objective.fill) == (alpha, "sample")
-        assert (
-            objective.masking == ExactMasking(0.2) and type(objective.classification) is FineTuning
-        )
+        assert objective.masking == ExactMasking(0.2)
+        assert type(objective.classification) is FineTuning
 
     @pytest.mark.parametrize(
         ("method", "change"),
@@ -114,21 +104,17 @@ class TestStages:
         draw, last = stage.transforms
         # another draw than in the first epoch of the masked LM, if it has been trained before
         stream = "refill" if method == "sequential" else "masks"
-        assert draw == DrawMasks(ExactMasking(0.2), stream) and (type(last), vars(last)) == (
-            type(change),
-            vars(change),
-        )
+        assert draw == DrawMasks(ExactMasking(0.2), stream)
+        assert (type(last), vars(last)) == (type(change), vars(change))
 
     @pytest.mark.parametrize(
         ("method", "rate"), [("sequential", 0.05), ("intermediate_pretraining", 0.15)]
     )
     def test_two_stages(self, method, rate):
         adapt, classify = self.stages(method, masking="original", mlm_head_learning_rate=5e-3)
-        assert (
-            type(adapt.objective) is MaskedLM
-            and adapt.transforms == ()
-            and type(classify.objective) is FineTuning
-        )
+        assert type(adapt.objective) is MaskedLM
+        assert adapt.transforms == ()
+        assert type(classify.objective) is FineTuning
         assert adapt.objective.masking.predict_all and adapt.objective.masking.rate == rate
         assert (adapt.rates, classify.rates) == (
             LearningRates.alike(5e-3),
@@ -146,10 +132,8 @@ class TestStages:
         self, method, settings
     ):
         teacher, student = self.stages(method, **settings)
-        assert type(teacher.objective) is FineTuning and (teacher.name, teacher.transforms) == (
-            "teacher",
-            (),
-        )
+        assert type(teacher.objective) is FineTuning
+        assert (teacher.name, teacher.transforms) == ("teacher", ())
         assert student.start == "pretrained" and student.name == method
         classification = student.objective.classification if settings else student.objective
         assert type(classification) is ConfidenceRegularization
@@ -175,15 +159,11 @@ class TestStages:
         asked = {"treebank": "trees", "learning_rate": 2e-5, "classifier_learning_rate": 1e-3}
         parsing, tuning = self.stages("ipt", parsing_steps=7, parsing_learning_rate=5e-6, **asked)
         assert (parsing.steps, parsing.epochs, tuning.steps) == (7, None, None)
-        assert parsing.rates == LearningRates.alike(5e-6) and tuning.rates == LearningRates(
-            2e-5, 1e-3, 2e-5
-        )
+        assert parsing.rates == LearningRates.alike(5e-6)
+        assert tuning.rates == LearningRates(2e-5, 1e-3, 2e-5)
         parsing, tuning = self.stages("ipt", parsing_epochs=0.5, **asked)
-        assert (parsing.steps, parsing.epochs, tuning.epochs) == (
-            None,
-            0.5,
-            None,
-        ) and parsing.rates == tuning.rates
+        assert (parsing.steps, parsing.epochs, tuning.epochs) == (None, 0.5, None)
+        assert parsing.rates == tuning.rates
         with pytest.raises(UserError, match="parsing_steps is 2, but parsing_epochs is given too"):
             configure("nli", "ipt", treebank="trees", parsing_epochs=1, parsing_steps=2)
 
@@ -249,8 +229,7 @@ class TestSettings:
         assert policy.spans.words == ("New York", "plot")
 
     @pytest.mark.parametrize(
-        "other",
-        [{"mask_rate": 0.1}, {"masking": "whole_word"}, {"spacy_pipeline": "torch"}],
+        "other", [{"mask_rate": 0.1}, {"masking": "whole_word"}, {"spacy_pipeline": "torch"}]
     )
     def test_where_words_are_given_other_settings_of_masks_are_refused(self, other):
         with pytest.raises(
@@ -286,9 +265,8 @@ class TestChangedOnce:
         for old, new, n in zip(data, refilled, N_ORDINARY, strict=True):
             assert {**old, "input_ids": 0} == {**new, "input_ids": 0}
             filled = [b for a, b in zip(old["input_ids"], new["input_ids"], strict=True) if a != b]
-            assert {*filled} <= {good} and round(0.3 * n) - old["input_ids"].count(good) <= len(
-                filled
-            ) <= 0.3 * n + 0.5
+            assert {*filled} <= {good}
+            assert round(0.3 * n) - old["input_ids"].count(good) <= len(filled) <= 0.3 * n + 0.5
             n_changed += len(filled)
         assert counts == {"masked": sum(round(0.3 * n) for n in N_ORDINARY), "changed": n_changed}
         assert refilled.features["input_ids"] == data.features["input_ids"]
@@ -340,10 +318,8 @@ class TestChangedOnce:
                 for word in row.split()
             }
 
-        barred, texts = (
-            {"film", "very", "good", "plot"},
-            [*self.GIVEN, "not very funny, very", "very"],
-        )
+        barred = {"film", "very", "good", "plot"}
+        texts = [*self.GIVEN, "not very funny, very", "very"]
         assert barred <= fillings()
         assert BlockMasked(policy)(plm, given(texts)).counts == {"barred": 3}, (
             "`very` is masked in one of four"
@@ -369,9 +345,8 @@ class TestChangedOnce:
         expected = [dict(plm.tokenizer(text)) for text in left]
         for name in expected[0]:
             assert [row[name] for row in found] == [row[name] for row in expected], name
-        assert [len(marks) for marks in found["given_words"]] == found["length"][:] and counts[
-            "masked"
-        ] == 4
+        assert [len(marks) for marks in found["given_words"]] == found["length"][:]
+        assert counts["masked"] == 4
 
 
 def test_the_teacher_answers_for_every_example_in_its_place(plm):
@@ -443,9 +418,8 @@ class TestAblations:
             for name, tensor in watch.started[0].items()
             if not torch.equal(tensor, watch.ended[0][name])
         }
-        assert any("encoder" in name for name in moved) and not any(
-            "classifier.classifier" in name for name in moved
-        )
+        assert any("encoder" in name for name in moved)
+        assert not any("classifier.classifier" in name for name in moved)
         stages = record["cost"]["stages"]
         assert [(stage["name"], stage["steps"], stage.get("masked")) for stage in stages] == [
             ("masked_lm", 8, None), ("fine_tuning", 8, 64),

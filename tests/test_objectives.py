@@ -57,10 +57,8 @@ def test_equation_1_by_hand():
 def test_slices_of_a_batch_add_up_to_it(still_plm, objective, policy):
     objective.masking = policy
     batch = objective.sample(still_plm, make_batch(still_plm), torch.Generator().manual_seed(0))
-    whole, slices = (
-        objective(still_plm, batch),
-        slices_of(objective, still_plm, batch, slice(0, 1), slice(1, 4)),
-    )
+    whole = objective(still_plm, batch)
+    slices = slices_of(objective, still_plm, batch, slice(0, 1), slice(1, 4))
     torch.testing.assert_close(sum(part.loss for part in slices), whole.loss)
     for name, part in whole.components.items():
         torch.testing.assert_close(sum(of.components[name] for of in slices), part)
@@ -197,10 +195,7 @@ class TestLimits:
         parts = MaskTuning(0.5, ExactMasking(0.5))(still_plm, batch).components
         head = list(still_plm.mlm.cls.predictions.transform.parameters())
         through_fill = torch.autograd.grad(
-            parts["ft_loss"],
-            head,
-            allow_unused=True,
-            retain_graph=True,
+            parts["ft_loss"], head, allow_unused=True, retain_graph=True
         )
         assert all(gradient is None for gradient in through_fill)
         gradients = torch.autograd.grad(parts["mlm_loss"], head)
@@ -221,8 +216,7 @@ class TestLimits:
     "objective", [FineTuning(), MaskTuning(), MaskTuning(masking=BernoulliMasking(0.0)), MaskedLM()]
 )
 @pytest.mark.parametrize(
-    "texts",
-    [["good"], [""], ["", ""], ["[MASK] [SEP]"], ["zebra"], ["", "the film is good"]],
+    "texts", [["good"], [""], ["", ""], ["[MASK] [SEP]"], ["zebra"], ["", "the film is good"]]
 )
 def test_degenerate_texts_never_give_nan(plm, objective, texts):
     output = objective(plm, make_batch(plm, texts))

@@ -63,11 +63,9 @@ def test_train_from_csv_to_a_table(model, tmp_path):
     options = "--text text --label label --epochs 1 --method mask_tuning --set alpha=0.2"
     output = call("train", tmp_path / "rows.csv", *files, *options.split())
     assert "60 rows; labels: bad, good." in output
-    assert (
-        "per cent, with 95 % intervals" in output
-        and "conflicting" in output
-        and "fine_tuning" in output
-    )
+    assert "per cent, with 95 % intervals" in output
+    assert "conflicting" in output
+    assert "fine_tuning" in output
     words = list(csv.DictReader((tmp_path / "model" / "words.csv").open()))
     assert {(line["word"], line["label"]) for line in words} == {("film", "good"), ("plot", "bad")}
     assert "how much each model leans" in output and "Compare the conflicting rows." in output

@@ -1,6 +1,4 @@
-"""The objectives of the other methods of Table I: values by hand, limits, and whom their gradients
-reach.
-"""
+"""The objectives of the other methods of Table I: values by hand, limits, gradients."""
 
 import math
 
@@ -65,10 +63,8 @@ def test_losses_by_hand():
 
 
 def test_jensen_shannon_by_hand():
-    p, q = (
-        torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 3.0]]).log(),
-        torch.tensor([[1.0, 1.0, 2.0], [1, 2, 3]]).log(),
-    )
+    p = torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 3.0]]).log()
+    q = torch.tensor([[1.0, 1.0, 2.0], [1, 2, 3]]).log()
     # (2, 1, 1) / 4 and (1, 1, 2) / 4 have the mean (3, 2, 3) / 8; the second example agrees
     by_hand = math.log(4 / 3) / 2 + math.log(2 / 3) / 4
     assert jensen_shannon(p, q).item() == jensen_shannon(q, p).item() == pytest.approx(by_hand / 2)
@@ -232,10 +228,8 @@ class TestProductOfExperts:
         assert reaches("ft_loss", model) == reaches("ft_loss", network) == {True}
 
     def test_neutral_and_contradiction_count_half_with_overlap_features(self):
-        plm, objective = (
-            make_plm(tiny_bert_config(num_labels=3, **NO_DROPOUT)),
-            ProductOfExperts(halve_others=True),
-        )
+        plm = make_plm(tiny_bert_config(num_labels=3, **NO_DROPOUT))
+        objective = ProductOfExperts(halve_others=True)
         batch = ready(objective, plm, labels=torch.tensor([0, 1, 2, 0]))
         losses = cross_entropy(
             objective.bias_network(batch["bias_features"]), batch["labels"], reduction="none"
@@ -245,9 +239,7 @@ class TestProductOfExperts:
         torch.testing.assert_close(objective(plm, batch).components["bias_loss"], by_hand)
 
     def test_the_bias_network_learns_the_bias_at_a_rate_of_its_own(self, tmp_path):
-        """Eighteen numbers hardly move at the rate of a classifier; alone, the shortcut is right in
-        3 of 4 rows.
-        """
+        """Eighteen numbers hardly move at a classifier's rate; the shortcut is right in 3 of 4."""
         data = examples(32)
         suggested = [
             1 - label if row % 8 in (0, 3) else label for row, label in enumerate(data["labels"])
@@ -289,15 +281,11 @@ class TestLearnedMixin:
     def test_it_minimises_both_terms_and_logs_the_gate(self, still_plm):
         objective = LearnedMixin(0.1)
         batch = ready(objective, still_plm)
-        output, (logits, state, _) = (
-            objective(still_plm, batch),
-            classify_with_states(still_plm, batch),
-        )
-        gate, bias, labels = (
-            softplus(objective.gate(state))[:, 0],
-            batch["bias_log_probabilities"],
-            batch["labels"],
-        )
+        output = objective(still_plm, batch)
+        (logits, state, _) = classify_with_states(still_plm, batch)
+        gate = softplus(objective.gate(state))[:, 0]
+        bias = batch["bias_log_probabilities"]
+        labels = batch["labels"]
         losses = learned_mixin_losses(logits, bias, labels, gate)
         torch.testing.assert_close(output.loss, losses["ft_loss"] + 0.1 * losses["entropy"])
         torch.testing.assert_close(output.components["gate"], gate.mean())
@@ -329,10 +317,8 @@ class TestSpanCutoff:
         )
         assert not (cut & ~batch["attention_mask"].bool()).any()
         starts = cut[:300].long().argmax(1)
-        assert (
-            set(starts.tolist()) == set(range(22 - 2))
-            and (cut[:300].long().diff().abs().sum(1) <= 2).all()
-        )
+        assert set(starts.tolist()) == set(range(22 - 2))
+        assert (cut[:300].long().diff().abs().sum(1) <= 2).all()
 
     def test_nothing_cut_is_fine_tuning_twice(self, still_plm):
         output = SpanCutoff(0.0)(still_plm, batch := make_batch(still_plm))
@@ -357,9 +343,7 @@ class TestSpanCutoff:
 class TestHiddenCut:
     @pytest.mark.parametrize("name", ["bert", "roberta", "electra", "bart"])
     def test_every_layer_is_cut_and_the_residual_path_is_whole(self, name):
-        """What the last layer norm of a layer reads is what went round the feed-forward sublayer,
-        where that is cut.
-        """
+        """Where it is cut, a layer's last norm reads what went round the feed-forward sublayer."""
         plm = architecture(name).eval()
         objective, cuts, round_it, read = HiddenCut(0.2), [], [], []
         objective.build(plm)
@@ -388,10 +372,8 @@ class TestHiddenCut:
         ObjectiveTrainer(
             plm, MaskTuning(classification=HiddenCut()), arguments(tmp_path), examples(8)
         )
-        assert (
-            plm.config._attn_implementation == "eager"
-            and HiddenCut()(plm, make_batch(plm)).loss.isfinite()
-        )
+        assert plm.config._attn_implementation == "eager"
+        assert HiddenCut()(plm, make_batch(plm)).loss.isfinite()
 
     def test_spans_start_where_attention_goes(self):
         objective, attended = HiddenCut(0.1), torch.ones(1, 10, dtype=torch.bool)

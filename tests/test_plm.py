@@ -5,12 +5,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
-from transformers import (
-    FunnelConfig,
-    PerceiverConfig,
-    pipeline,
-    set_seed,
-)
+from transformers import FunnelConfig, PerceiverConfig, pipeline, set_seed
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, maskable_positions
@@ -80,9 +75,7 @@ class TestEveryArchitecture:
 
     @pytest.mark.parametrize("num_labels", [2, 3])
     def test_saved_and_read_back_whole(self, name, num_labels, tmp_path):
-        """Two are the default of all configurations, and left out of their files, but BART's own
-        default is three.
-        """
+        """Two, the default, are left out of configuration files, but BART's default is three."""
         config, (specials, double) = ARCHITECTURES[name]
         config = type(config)(
             **config.to_dict() | {"num_labels": num_labels, "id2label": None, "label2id": None}
@@ -151,10 +144,8 @@ def test_rows_that_pad_the_embedding_are_never_filled_in():
 
 def test_fills(still_plm):
     batch, mask = masked_batch(still_plm.eval())
-    logits, argmax = (
-        at_masks(still_plm, batch, mask),
-        still_plm.fill_masks(batch, mask).perturbed_ids,
-    )
+    logits = at_masks(still_plm, batch, mask)
+    argmax = still_plm.fill_masks(batch, mask).perturbed_ids
     allowed = logits.masked_fill(still_plm._blocked, -torch.inf)
     assert torch.equal(argmax[mask], allowed.argmax(-1))
     seen = [set() for _ in range(int(mask.sum()))]
@@ -218,9 +209,8 @@ def test_positions_of_a_mask():
         3,
         3,
     ]  # scattering to them needs no order
-    assert mlm_positions_of(mask, round_up=True)[0].shape == (3, 4) and mlm_positions_of(mask[1:2])[
-        0
-    ].shape == (1, 1)
+    assert mlm_positions_of(mask, round_up=True)[0].shape == (3, 4)
+    assert mlm_positions_of(mask[1:2])[0].shape == (1, 1)
 
 
 def test_a_masked_lm_gets_a_seeded_new_head(plm, tmp_path):

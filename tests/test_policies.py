@@ -84,9 +84,7 @@ def masked_words(plm, policy, examples: Dataset, seed: int = 0) -> list[list[str
 
 @pytest.fixture
 def installed(monkeypatch) -> str:
-    """The name of a pipeline with rules in place of a trained recogniser, as if pip had installed
-    it.
-    """
+    """The name of a pipeline of rules in place of a recogniser, as if pip had installed it."""
     pipeline = pytest.importorskip("spacy").blank("en")
     labels = [*NUMERALS, "PERSON", "TIME"]
     rules = [
@@ -122,9 +120,8 @@ class TestSalientSpans:
         assert counts == {"salient_spans_unmarked": 1}
         drawn = [masked_words(plm, first.objective.masking, examples, seed) for seed in range(200)]
         firsts = [tuple(words[0]) for words in drawn]
-        assert {*firsts} == {("warm", "story"), ("film", "##ing")} and 70 < firsts.count(
-            ("warm", "story")
-        ) < 130
+        assert {*firsts} == {("warm", "story"), ("film", "##ing")}
+        assert 70 < firsts.count(("warm", "story")) < 130
         assert {tuple(words[1]) for words in drawn} == {("not",), ("good",)}
         assert all(words[2] == ["film", "##ing"] for words in drawn)
 
@@ -276,10 +273,8 @@ class TestRankedPolicies:
         assert counted["token_counts"][0] == [4, 2, 1, 1, 1, 1, 4]
         assert masked_words(plm, policy, counted)[:2] == [["the"], ["the"]]
         rare = masking_policy("frequency_rare", 0.9, plm.tokenizer)
-        assert (
-            "the" not in masked_words(plm, rare, counted)[0]
-            and len(masked_words(plm, rare, counted)[0]) == 4
-        )
+        assert "the" not in masked_words(plm, rare, counted)[0]
+        assert len(masked_words(plm, rare, counted)[0]) == 4
 
     def test_by_part_of_speech(self, plain):
         plm, _ = plain
@@ -325,11 +320,9 @@ class TestRankedPolicies:
             masking_policy(name, 0.5, plm.tokenizer)(batch, maskable, torch.Generator(), plm)
             for name in ("attribution_most", "attribution_least")
         )
-        assert (
-            torch.equal(before, torch.get_rng_state())
-            and plm.training
-            and plm.classifier.dropout.training
-        )
+        assert torch.equal(before, torch.get_rng_state())
+        assert plm.training
+        assert plm.classifier.dropout.training
         assert all(parameter.grad is None for parameter in plm.parameters())
         scores = attribution(plm, batch)
         assert (
@@ -399,15 +392,11 @@ class TestPointer:
             assert torch.equal(one, two[:, :1])
 
     def test_a_span_stays_in_one_text_of_a_pair(self):
-        """The likeliest start is in the first text and the likeliest end in the second; between
-        them is no text.
-        """
+        """The likeliest start is in the first text, the likeliest end in the second."""
         start = torch.tensor([[0.5, 0.2, 0.0, 0.2, 0.1]]).log()
         end = torch.tensor([[0.1, 0.2, 0.0, 0.1, 0.6]]).log()
-        batch, maskable = (
-            {"span_start": start, "span_end": end},
-            torch.tensor([[True, True, False, True, True]]),
-        )
+        batch = {"span_start": start, "span_end": end}
+        maskable = torch.tensor([[True, True, False, True, True]])
         assert SupervisedMasking()(batch, maskable, None).tolist() == [
             [False, False, False, True, True]
         ]
@@ -417,10 +406,8 @@ class TestPointer:
 
     def test_best_span_or_a_draw_of_the_best_by_their_probability(self):
         n = 4000
-        batch, maskable = (
-            {"span_start": START.expand(n, 3), "span_end": END.expand(n, 3)},
-            torch.ones(n, 3).bool(),
-        )
+        batch = {"span_start": START.expand(n, 3), "span_end": END.expand(n, 3)}
+        maskable = torch.ones(n, 3).bool()
         assert (
             SupervisedMasking()(batch, maskable, None) == torch.tensor([False, True, True])
         ).all()
@@ -510,9 +497,8 @@ class TestTrainingPairs:
         )
         record = read_records([run(chosen, tmp_path / "out")[0]])[0]
         assert record["cost"]["stages"][0]["supervised_spans"] == 2
-        assert [*record["data"]] == ["train", "sst2", "train_spans"] and record["data"][
-            "train_spans"
-        ]["rows"] == 2
+        assert [*record["data"]] == ["train", "sst2", "train_spans"]
+        assert record["data"]["train_spans"]["rows"] == 2
         assert record_identity(record) == record["identity"]
 
     def test_only_pairs_that_are_not_the_published_ones_make_another_run(
@@ -590,13 +576,7 @@ OTHER_METHODS = {
     ("policy", "method"), [(name, OTHER_METHODS.get(name, "mask_tuning")) for name in POLICIES]
 )
 def test_methods_take_every_policy_by_its_name(
-    method,
-    policy,
-    real_testbed,
-    model,
-    tmp_path,
-    request,
-    monkeypatch,
+    method, policy, real_testbed, model, tmp_path, request, monkeypatch
 ):
     monkeypatch.setattr(
         meta_learned, "LearnToMask", partial(LearnToMask, steps=5)
@@ -629,10 +609,8 @@ class TestMetaLearned:
         )
         maskable = maskable_positions(text, plm.tokenizer)
         weights = gumbel_choice(torch.zeros(maskable.shape).double(), maskable)
-        found, stepped = (
-            meta_loss(plm, weights, text, train, held_out, step_size=0.3),
-            copy.deepcopy(plm),
-        )
+        found = meta_loss(plm, weights, text, train, held_out, step_size=0.3)
+        stepped = copy.deepcopy(plm)
         for objective, batch in (
             (MaskedLM(), text | {"mask": weights.bool()}),
             (FineTuning(), train),
@@ -667,12 +645,8 @@ class TestMetaLearned:
     def test_a_choice_is_a_draw_of_one_maskable_token(self):
         scores = torch.tensor([[math.log(3), 0.0, 9.0]]).expand(20_000, 3)
         draws = gumbel_choice(scores, torch.tensor([[True, True, False]]).expand(20_000, 3))
-        assert draws.mean(0).tolist() == pytest.approx([0.75, 0.25, 0], abs=0.015) and {
-            *draws.flatten().tolist()
-        } == {
-            0,
-            1,
-        }
+        assert draws.mean(0).tolist() == pytest.approx([0.75, 0.25, 0], abs=0.015)
+        assert {*draws.flatten().tolist()} == {0, 1}
         assert not gumbel_choice(scores, scores > 9).any(), "where there is none"
 
     def test_the_transform_learns_leaves_the_model_alone_and_can_be_repeated(self, plain):
@@ -709,19 +683,13 @@ class TestMetaLearned:
     def test_it_finds_the_word_whose_masking_helps_and_is_judged_on_examples_of_their_own(
         self, monkeypatch
     ):
-        """On a loss that falls where one token is masked, which the untrained scorer does not
-        prefer.
-        """
+        """On a loss that falls where one token is masked, which is not the untrained scorer's."""
         plm, trained_on, judged_on = make_plm(tiny_bert_config(**NO_DROPOUT), seed=1), set(), set()
-        scorer, good = (
-            MaskScorer(plm.trunk.get_input_embeddings().weight),
-            plm.tokenizer.convert_tokens_to_ids("good"),
-        )
+        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight)
+        good = plm.tokenizer.convert_tokens_to_ids("good")
         texts = [f"{' '.join(pair)} is good" for pair in itertools.product(WORDS[:4], WORDS[4:9])]
-        examples, batch = (
-            example_set([{"text": text, "label": 0} for text in texts], plm),
-            make_batch(plm, texts),
-        )
+        examples = example_set([{"text": text, "label": 0} for text in texts], plm)
+        batch = make_batch(plm, texts)
 
         def loss(plm, weights, text, train, held_out, rate):
             trained_on.update(plm.tokenizer.batch_decode([*text["input_ids"], *train["input_ids"]]))

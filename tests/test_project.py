@@ -105,9 +105,7 @@ def package_of(module: str) -> str:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """The modules of mtlib that a file imports, in functions and for type checkers (`if
-    TYPE_CHECKING`) too.
-    """
+    """The modules of mtlib that a file imports, in functions and for type checkers too."""
     names = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:

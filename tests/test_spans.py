@@ -127,9 +127,7 @@ def test_a_token_is_marked_if_it_has_a_character_of_the_span(kind, text, data):
 
 
 def words_of(tokenizer, text: str) -> list[list[str]]:
-    """The pieces of each word that `WholeWordMasking` masks together: a text is masked again and
-    again.
-    """
+    """The pieces of each word that `WholeWordMasking` masks together, by masking many times."""
     batch = dict(tokenizer([text], return_tensors="pt"))
     maskable = maskable_positions(batch, tokenizer)
     policy, found = WholeWordMasking(1e-9, tokenizer), {}

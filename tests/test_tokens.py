@@ -30,9 +30,7 @@ def protein(tmp_path):
 
 
 def nameless():
-    """A tokenizer that names the padding and the mask alone; its template puts the others around a
-    text.
-    """
+    """A tokenizer that names padding and mask alone; its template has the other tokens."""
     names = {
         "pad_token": "[PAD]",
         "mask_token": "[MASK]",

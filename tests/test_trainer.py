@@ -7,11 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from datasets import ClassLabel, Dataset
-from transformers import (
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
@@ -186,8 +182,7 @@ def test_an_optimizer_class_that_was_asked_for(tmp_path, update):
 
 
 @pytest.mark.parametrize(
-    ("stop", "update"),
-    [(3, "joint"), (6, "joint"), (8, "alternating"), (3, "balanced")],
+    ("stop", "update"), [(3, "joint"), (6, "joint"), (8, "alternating"), (3, "balanced")]
 )
 def test_resumed_run_ends_as_the_uninterrupted_one(tmp_path, stop, update):
     """Stops in the first epoch, at its end, and in the second; dropout on.
@@ -299,18 +294,10 @@ SGD = torch.optim.SGD([torch.zeros(1)])
             {},
             "needs gradient_accumulation_steps=1",
         ),
-        (
-            {"label_smoothing_factor": 0.1},
-            {},
-            r"label_smoothing_factor does not work .* FineTuning\(label_smoothing",
-        ),
+        ({"label_smoothing_factor": 0.1}, {}, r"FineTuning\(label_smoothing"),
         ({}, {"compute_loss_func": print}, "compute_loss_func does not work"),
         ({"neftune_noise_alpha": 5.0}, {}, "neftune_noise_alpha does not work"),
-        (
-            {"update": "alternating"},
-            {"optimizers": (SGD, None)},
-            "optimizers.* give optimizer_cls_and_kwargs",
-        ),
+        ({"update": "alternating"}, {"optimizers": (SGD, None)}, "give optimizer_cls_and_kwargs"),
     ],
 )
 def test_arguments_that_do_not_work(tmp_path, changes, others, message):
@@ -404,29 +391,14 @@ def test_scores_of_an_objective_that_does_not_classify(tmp_path):
 
 BAD_SETS = [
     (lambda data: data.select([]), "has labels of no row"),
-    (
-        lambda data: data.remove_columns("input_ids"),
-        "has no column input_ids, .* mtlib.tokenise makes",
-    ),
-    (
-        lambda data: relabelled(data, [0, 1, 2, 0]),
-        "has labels 0, 1, 2; a classifier with num_labels=2 takes 0 to 1",
-    ),
+    (lambda data: data.remove_columns("input_ids"), "has no column input_ids, .* mtlib.tokenise"),
+    (lambda data: relabelled(data, [0, 1, 2, 0]), "has labels 0, 1, 2; .* takes 0 to 1"),
     (lambda data: relabelled(data, [0, 1, -100, 0]), "has labels -100, 0, 1"),
     (lambda data: relabelled(data, ["a"] * 4), "has the label 'a'; expected class numbers"),
-    (
-        lambda data: data.map(lambda row: {"input_ids": [2, 28, 3]}),
-        "has texts .* numbered up to 28; .* below 28",
-    ),
+    (lambda data: data.map(lambda row: {"input_ids": [2, 28, 3]}), "has texts .* to 28; .* below"),
     (lambda data: data.map(lambda row: {"input_ids": [2] * 65}), "has texts of up to 65 tokens"),
-    (
-        lambda data: data.to_iterable_dataset(),
-        "is a IterableDataset; .* Streams and torch datasets are not read",
-    ),
-    (
-        lambda data: torch.utils.data.StackDataset(data),
-        "is a StackDataset; .* Streams and torch datasets are not read",
-    ),
+    (lambda data: data.to_iterable_dataset(), "is a IterableDataset; .* Streams and torch"),
+    (lambda data: torch.utils.data.StackDataset(data), "is a StackDataset; .* Streams and torch"),
 ]
 
 
@@ -465,9 +437,7 @@ def test_training_without_a_training_set_is_refused(tmp_path):
 
 @pytest.mark.parametrize("given", ["labels", "label"])
 def test_labels_have_either_name_everywhere(tmp_path, given):
-    """As where `dataset.map(tokenizer)` leaves `label`: it is trained on, scored, and the best
-    model is found by it.
-    """
+    """`label`, as `dataset.map(tokenizer)` leaves it, is trained on and scored."""
     settings = {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps"}
     settings |= {"save_steps": 3, "load_best_model_at_end": True}
     settings |= {"metric_for_best_model": "accuracy"}
@@ -618,10 +588,8 @@ class TestNamesOfLabels:
     def test_names_in_another_order_are_refused(self, tmp_path):
         """Correct predictions would count as wrong; the model has the training set's names."""
         plm = make_plm()
-        data, turned = (
-            self.examples(plm, "negative", "positive"),
-            self.examples(plm, "positive", "negative"),
-        )
+        data = self.examples(plm, "negative", "positive")
+        turned = self.examples(plm, "positive", "negative")
         order = r"labels positive, negative, the model negative, positive"
         for evaluation, name in ((turned, "set"), ({"dev": turned}, "set 'dev'")):
             with pytest.raises(UserError, match=rf"the evaluation {name} .* {order}"):
@@ -646,9 +614,7 @@ class TestNamesOfLabels:
         assert plm.config.id2label == {0: "bad", 1: "good"}
 
     def test_two_classes_for_a_model_of_three_are_refused(self, tmp_path):
-        """HANS: its `non-entailment` is none of the model's answers, so that a `contradiction`
-        would count as wrong.
-        """
+        """HANS: `non-entailment` is no answer of the model, whose third would count as wrong."""
         plm = make_plm(tiny_bert_config(num_labels=3))
         plm.config.id2label = dict(enumerate(["entailment", "neutral", "contradiction"]))
         trainer = ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), eval_dataset=None)

@@ -49,9 +49,7 @@ ARMS = {"plain": {"method": "fine_tuning"}, "masked": {"method": "mask_tuning"}}
 
 
 def of_two_arms(*points: float, inside: float = 0.0) -> list[dict]:
-    """Fine-tuning, and Mask-tuning that many points above it on the sets out of distribution, a
-    seed for each.
-    """
+    """Fine-tuning, and Mask-tuning so many points above it out of distribution, a seed for each."""
     plain = [make_record("fine_tuning", seed, 90, 50 + seed, 60) for seed in range(len(points))]
     masked = [
         make_record("mask_tuning", seed, 90 + inside, 50 + seed + point, 60 + point)
@@ -319,10 +317,8 @@ class TestDifferences:
             .set_index("set")
         )
         line = welch.loc["testbed_contrast"]
-        assert (
-            paired["low"] == pytest.approx(paired["high"])
-            and paired["verdict"] == "not significantly different"
-        )
+        assert paired["low"] == pytest.approx(paired["high"])
+        assert paired["verdict"] == "not significantly different"
         # both arms have variance 1, so the standard error is (1/3 + 1/3) ** 0.5 and there are four
         # degrees of freedom
         assert line["high"] - line["mean"] == pytest.approx(2.7764 * (2 / 3) ** 0.5, abs=1e-3)

@@ -26,10 +26,8 @@ def test_t_interval_is_scipys():
 
 
 def test_seeds_that_only_one_arm_has_do_not_count():
-    first, second = (
-        pandas.Series({0: 5.0, 1: 6.0, 2: 90.0}),
-        pandas.Series({1: 5.0, 0: 4.5, 7: 0.0}),
-    )
+    first = pandas.Series({0: 5.0, 1: 6.0, 2: 90.0})
+    second = pandas.Series({1: 5.0, 0: 4.5, 7: 0.0})
     assert difference(first, second) == Difference(0.75, *t_interval([0.5, 1.0])[1:], 2)
 
 

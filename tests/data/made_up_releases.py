@@ -1,6 +1,4 @@
-"""The made-up releases of `releases/`: small files in the layout of each original release, quirks
-included.
-"""
+"""The made-up releases of `releases/`: small files in each release layout, quirks included."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""The scripts that make the bundled masked LM and restore a masked-LM head, whole, on tiny models
-and a tiny corpus.
-"""
+"""The scripts that make the bundled masked LM and restore a head, whole, on tiny models."""
 
 import json
 import shutil
@@ -61,17 +59,13 @@ def finished(tmp_path_factory, warm_start, corpus):
 
 
 def test_start_has_the_chosen_layers_and_rows(finished, warm_start):
-    theirs, ours = (
-        load_file(warm_start / "model.safetensors"),
-        load_file(finished / "start" / "model.safetensors"),
-    )
+    theirs = load_file(warm_start / "model.safetensors")
+    ours = load_file(finished / "start" / "model.safetensors")
     name = "encoder.layer.{}.intermediate.dense.weight"
     for layer, full in ((0, 0), (1, 2)):
         assert ours["bert." + name.format(layer)].equal(theirs[name.format(full)])
-    full, cut = (
-        AutoTokenizer.from_pretrained(warm_start),
-        AutoTokenizer.from_pretrained(finished / "start"),
-    )
+    full = AutoTokenizer.from_pretrained(warm_start)
+    cut = AutoTokenizer.from_pretrained(finished / "start")
     assert len(cut) == 600 and cut.convert_ids_to_tokens(range(5)) == pretrain.SPECIALS
     table = "embeddings.word_embeddings.weight"
     for piece in ("[MASK]", "film", "the"):
@@ -125,10 +119,8 @@ def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpu
     arguments = f"--checkpoint {warm_start} --corpus {corpus} --work {tmp_path / 'work'}"
     arguments += f" --to {tmp_path / 'model'} --tokens 2000 --batch 4 --train-layers 2"
     restore_head.main([*arguments.split(), "--held-out", "10"])
-    encoder, model = (
-        load_file(warm_start / "model.safetensors"),
-        load_file(tmp_path / "model" / "model.safetensors"),
-    )
+    encoder = load_file(warm_start / "model.safetensors")
+    model = load_file(tmp_path / "model" / "model.safetensors")
     assert {tensor.dtype for tensor in model.values()} == {torch.float16}
     moved = {
         name
@@ -144,10 +136,8 @@ def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpu
     assert start[dense].equal(torch.eye(16)) and not model[dense].equal(torch.eye(16).half())
 
     plm = SharedPLM.from_pretrained(tmp_path / "model", num_labels=2)
-    assert (
-        plm.config.hidden_dropout_prob == 0.1
-        and len(plm.tokenizer) == plm.config.vocab_size == 10_000
-    )
+    assert plm.config.hidden_dropout_prob == 0.1
+    assert len(plm.tokenizer) == plm.config.vocab_size == 10_000
     assert plm.mlm.get_output_embeddings().weight is plm.trunk.get_input_embeddings().weight
 
     report = json.loads((tmp_path / "model" / "pretraining.json").read_text())

@@ -1,6 +1,4 @@
-"""The loaders on small made-up files in each release layout, quirks included, and on the real files
-if at hand.
-"""
+"""The loaders on small made-up files in each release layout, quirks included."""
 
 import csv
 import hashlib
@@ -89,10 +87,8 @@ def quoted(delimiter: str, texts: list[str]) -> bytes:
 def test_every_text_comes_back(tmp_path_factory, layout, texts):
     path = tmp_path_factory.getbasetemp() / "made-up"
     path.write_bytes(FORMATS[layout](texts))
-    columns, file = (
-        Columns(text="text", label="label", labels=("no", "yes")),
-        ReleaseFile(split="test", path="made-up"),
-    )
+    columns = Columns(text="text", label="label", labels=("no", "yes"))
+    file = ReleaseFile(split="test", path="made-up")
     data_set = DataSet(
         name="made_up",
         label_names=("no", "yes"),
@@ -152,10 +148,8 @@ def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not is_testbed("hub") and source_type("hub") == "hub"
     assert get_task("sentiment").train_set("hub") == "sst2_train"
-    assert (
-        is_testbed("./hub")
-        and get_task("sentiment").train_set("./hub") == "testbed_sentiment_train"
-    )
+    assert is_testbed("./hub")
+    assert get_task("sentiment").train_set("./hub") == "testbed_sentiment_train"
     assert source_type("./hub") == "testbed (strength 0.9, seed 0)"
     write(tmp_path, f"hub/{SETTINGS_FILE}", b'{"strength": 0.9, "seed": 0, "train_rows": 16000}')
     assert source_type("./hub") == "testbed (strength 0.9, seed 0, 16,000 training rows)"
@@ -168,15 +162,9 @@ def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (("imdb",), "set is 'imdb'; expected one of sst2_train, sst2"),
-        (
-            ("testbed_contrast", "hub"),
-            'testbed_contrast.jsonl not found in .*Its source is "testbed"',
-        ),
+        (("testbed_contrast", "hub"), "testbed_contrast.jsonl not found in .*Its source is"),
         (("sst2", "nowhere"), "source 'nowhere' is no folder"),
-        (
-            ("imdb_cad", "hub", "tset"),
-            r"the split of imdb_cad is 'tset'; expected one of dev\+test, test",
-        ),
+        (("imdb_cad", "hub", "tset"), r"'tset'; expected one of dev\+test, test"),
         (("paws_qqp", "hub"), "cannot be downloaded.*qqp_generate_data.py"),
     ],
 )
@@ -193,26 +181,14 @@ SST2, CAD = b"sentence\tlabel\n", b"Sentiment\tText\tbatch_id\n"
     [
         ("sst2", None, r"sst2/SST-2/dev.tsv not found in .*On the hub"),
         ("sst2", b"", "dev.tsv is cut off, corrupt"),
-        (
-            "sst2",
-            b"text\tlabel\nfine\t1\n",
-            r"column 'sentence' is missing, found \['text', 'label'\]",
-        ),
+        ("sst2", b"text\tlabel\nfine\t1\n", r"column 'sentence' is missing"),
         ("sst2", SST2 + b"fine\t1\npoor\t2\n", "unknown label '2', expected one of 0, 1"),
         ("sst2", SST2 + b"fine\t1\npo", "unknown label ''"),
         ("sst2", SST2 + b"fine\t1\n", "expected 2 rows, found 1"),
         ("sst2_train", SST2, "expected 3 rows, found 0"),
-        (
-            "sst2",
-            SST2 + b"caf\xe9\t1\n",
-            "dev.tsv is cut off, corrupt or in another encoding.*0xe9",
-        ),
+        ("sst2", SST2 + b"caf\xe9\t1\n", "in another encoding.*0xe9"),
         ("imdb_cad", CAD + b'Negative\t"never closed\t7\n', "dev_paired.tsv is cut off, corrupt"),
-        (
-            "imdb_cad",
-            CAD + b"Negative\tBad.\t7\nPositive\tGood.\t8\n",
-            r"pair .*alone are \['dev-7', 'dev-8'\]",
-        ),
+        ("imdb_cad", CAD + b"Negative\tBad.\t7\nPositive\tGood.\t8\n", r"pair .*are \['dev-7', "),
         ("sst2", SST2 + b"fine\tthis\t1\n", "a line has more values than there are columns"),
         (
             "anli_r1",
@@ -320,10 +296,7 @@ def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
     [
         ({"sentence": ["a", "b"], "label": [-1, 0]}, "sst2/validation: unknown label '-1'"),
         ({"sentence": ["a"], "label": [1]}, "expected 2 rows, found 1"),
-        (
-            ConnectionError("no route"),
-            "could not read validation of nyu-mll/glue.*ConnectionError: no route.*give a folder",
-        ),
+        (ConnectionError("no route"), "ConnectionError: no route.*give a folder"),
     ],
 )
 def test_bad_answers_of_the_hub_are_user_errors(releases, monkeypatch, rows, message):

@@ -1,6 +1,4 @@
-"""A person's own file: columns by name, in any of the formats, and one clear line for what is
-wrong.
-"""
+"""A person's own file: columns by name, in any format, and one clear line for what is wrong."""
 
 import csv
 import json
@@ -110,11 +108,9 @@ def test_chunks_are_one_table(tmp_path, monkeypatch):
     monkeypatch.setattr("mtlib.data.tables._ROWS", 2)
     for ending in (".csv", ".jsonl", ".parquet", ""):
         file = TableFile(write(tmp_path, ending), "review", "stars")
-        assert (
-            len(list(file)) == 3
-            and sum(map(len, file)) == 3
-            and file.dropped == {"text": 1, "label": 1}
-        )
+        assert len(list(file)) == 3
+        assert sum(map(len, file)) == 3
+        assert file.dropped == {"text": 1, "label": 1}
 
 
 @pytest.mark.parametrize(
@@ -225,29 +221,17 @@ def test_what_is_left_out_is_said(tmp_path):
         ("a.csv", b"text,label\nx,1\n", "no column 'review'; expected one of text, label"),
         ("a.csv", b"review\tstars\nx\t1\n", "Are its columns separated by another character"),
         ("a.csv", b"review;stars\nx, y;1\n", "Are its columns separated by another character"),
-        (
-            "a.csv",
-            b"review,stars\nx,1\nz,1,2\n",
-            r"line 3 has 3 values, .* 2 columns\. Expected UTF-8, with values separated by commas",
-        ),
+        ("a.csv", b"review,stars\nx,1\nz,1,2\n", r"line 3 has 3 values, .* 2 columns"),
         ("a.csv", b"review,stars\nx,1,2\n", "line 2 has 3 values"),
         ("a.csv", b"", "cannot be read: it is empty"),
-        (
-            "a.csv",
-            "review,stars\nschön,1\n".encode("latin-1"),
-            "line 2 has the byte 0xf6, .*Expected UTF-8",
-        ),
+        ("a.csv", "review,stars\nschön,1\n".encode("latin-1"), "line 2 has the byte 0xf6"),
         ("a.csv", "review,stars\n".encode("utf-16"), "it is in UTF-16"),
         ("a.csv", b"review,stars\nx\n", "line 2 has 1 value, and the first line names 2 columns"),
         ("a.csv", b'review,stars\nx,1\n"y\n', "line 3 has a quotation mark that nothing closes"),
         ("a.csv", b'review,stars\n"a, b",1\n"c" d,2\n', "line 3 has text behind a quotation mark"),
         ("a.csv", b"review,stars\nx\ry,1\n", "line 2 has 1 value"),
         ("a.csv", b"review,review,stars\n", "has 2 columns called 'review'"),
-        (
-            "a.jsonl",
-            b'{"review": "x", "stars": [1]}',
-            r"column 'stars', line 1: \[1\] is of type list",
-        ),
+        ("a.jsonl", b'{"review": "x", "stars": [1]}', r"column 'stars', line 1: \[1\] is of type"),
         ("a.jsonl", b'{"stars": 1}\n[]\n', r"line 2 is not a JSON object, but \[\]"),
         ("a.jsonl", b'{"stars": 1}\n\n{"stars": 2}\n', "no column 'review'; expected one of stars"),
         ("a.jsonl", b"review,stars\nx,1\n", "a JSON object in each line"),

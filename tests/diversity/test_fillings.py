@@ -70,9 +70,7 @@ def test_fields_of_a_row_fit_one_another(recorded):
 
 
 def test_recorded_is_what_the_training_step_predicted():
-    """Without dropout the first step's predictions are those of the untrained model for the
-    recorded places.
-    """
+    """Without dropout the first step's predictions are the untrained model's."""
     plm, fresh = make_plm(), make_plm()
     for module in plm.modules():
         if isinstance(module, torch.nn.Dropout):

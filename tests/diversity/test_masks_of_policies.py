@@ -1,6 +1,4 @@
-"""What a masking policy masks in training texts, on masks that are made by hand and on the bundled
-texts.
-"""
+"""What a masking policy masks in training texts, by hand and on the bundled texts."""
 
 import math
 
@@ -9,12 +7,7 @@ import pandas
 import pytest
 
 from mtlib.diversity import masks_of_policies
-from mtlib.diversity.masks_of_policies import (
-    DEFAULT,
-    default_policies,
-    describe,
-    what_is_masked,
-)
+from mtlib.diversity.masks_of_policies import DEFAULT, default_policies, describe, what_is_masked
 from mtlib.errors import UserError
 from mtlib.policies import POLICIES, parse_policy
 from tests.conftest import make_plm, tiny_bert_config
@@ -75,9 +68,7 @@ def test_a_share_of_nothing_is_missing():
 
 
 def test_the_controls_and_policies_that_learn_from_the_whole_training_set():
-    """All of the shortcut and none of what decides the label, and the other way round, on the
-    bundled texts.
-    """
+    """All of the shortcut and none of what decides the label, and the other way round."""
     wanted = ("exact:0.05", "known_shortcut:1", "known_cause:1", "frequency_rare:0.05")
     masked = describe(policies=wanted, train_size=300, size=40)
     assert [*masked.index] == [*wanted, "all tokens"]
@@ -97,7 +88,8 @@ def test_on_real_data_nothing_is_said_of_a_shortcut(tmp_path, monkeypatch):
         source=source, policies=("exact:0.3", "frequency_rare:0.3"), train_size=3, size=2
     )
     assert not {"shortcut touched", "deciding words touched"} & {*masked}
-    assert default_policies("testbed") == DEFAULT and {*DEFAULT} - {*default_policies("hub")} == {
+    assert default_policies("testbed") == DEFAULT
+    assert {*DEFAULT} - {*default_policies("hub")} == {
         "supervised",
         "supervised_top5",
         "known_cause:0.05",
@@ -110,10 +102,7 @@ def test_on_real_data_nothing_is_said_of_a_shortcut(tmp_path, monkeypatch):
     ("settings", "message"),
     [
         ({"source": "hub", "policies": ["known_cause:1"]}, "knows the testbed's grammar"),
-        (
-            {"policies": ["attribution_most:0.1"]},
-            "attribution_most asks a classifier, and that of mini is not trained",
-        ),
+        ({"policies": ["attribution_most:0.1"]}, "that of mini is not trained"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(settings, message, monkeypatch):

@@ -63,9 +63,7 @@ def sentences(plm):
 
 @pytest.mark.parametrize("name", MASKS)
 def test_masks_stay_where_they_were(name, plm, sentences):
-    """For the training examples 0, 1, ... of seed 5 in epoch 1: integer arithmetic, alike on every
-    machine.
-    """
+    """For the training examples 0, 1, ... of seed 5 in epoch 1: integers, alike everywhere."""
     given = name == "given words"
     policy = GivenWords(["was", "story"]) if given else masking_policy(name, 0.15, plm.tokenizer)
     examples = sentences

@@ -94,10 +94,8 @@ def test_table_model_words_and_card(model, tmp_path):
     right = np.mean(predict(saved, tested).argmax(1) == tested["label"][:])
     assert 100 * right == pytest.approx(table.accuracy["new", "all", "mask_tuning"])
     card = (tmp_path / "m" / "README.md").read_text()
-    assert (
-        "hidden, in training texts alone: Film, nowhere, plot." in card
-        and "| new | conflicting |" in card
-    )
+    assert "hidden, in training texts alone: Film, nowhere, plot." in card
+    assert "| new | conflicting |" in card
     chosen = json.loads(card.split("```json\n")[1].split("```")[0])
     assert chosen["settings"] == {"alpha": 0.3} and chosen["seed"] == 3
     assert {path.name for path in (tmp_path / "m").glob("*.csv")} == {
@@ -400,10 +398,7 @@ def test_pairs(model, tmp_path):
             "t has no column text",
         ),
         ({"words": ["film", None]}, "words has None; expected words and phrases"),
-        (
-            {"words": pandas.DataFrame({"Word": ["film"]})},
-            "a table with Word; expected a column word",
-        ),
+        ({"words": pandas.DataFrame({"Word": ["film"]})}, "Word; expected a column word"),
         (
             {"words": pandas.DataFrame({"word": ["film", "great"], "mask": ["x", ""]})},
             "a table with a column mask, but all words of a table are hidden",
@@ -415,25 +410,16 @@ def test_pairs(model, tmp_path):
         ),
         ({"method": ""}, "method is ''; expected one of"),
         ({"tests": {"dev": rows(2)}}, "a test set is called 'dev'"),
-        (
-            {"train": rows(60).remove_columns("label")},
-            "train has the columns text; expected one column label",
-        ),
+        ({"train": rows(60).remove_columns("label")}, "expected one column label"),
         (
             {"train": Dataset.from_dict({"text": ["a", None], "label": [0, 1]})},
             "train has None for a text",
         ),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["films", "plots"], "method": "fine_tuning"}, "not found in "),
-        (
-            {"words": ["film"], "method": "hidden_cut"},
-            "hidden_cut does not read it.*mask_tuning",
-        ),
+        ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut does not read it.*mask_tuning"),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
-        (
-            {"method": "bias_product", "settings": {"bias": "overlap"}},
-            "bias is 'overlap'; for these texts and labels expected one of bag_of_words",
-        ),
+        ({"method": "bias_product", "settings": {"bias": "overlap"}}, "expected one of bag_of"),
         (
             {
                 "train": rows(60).add_column("text_pair", ["a"] * 60),

@@ -18,13 +18,7 @@ from mtlib.errors import UserError
 from mtlib.own_data.classifier import Classifier, class_numbers
 from mtlib.own_data.exchanges import Suspect, exchanged, in_case_of
 from mtlib.own_data.leans import paired_interval
-from mtlib.own_data.partners import (
-    PartnerChooser,
-    Samples,
-    _predicts_nothing,
-    pool_of,
-    rivals_of,
-)
+from mtlib.own_data.partners import PartnerChooser, Samples, _predicts_nothing, pool_of, rivals_of
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import Finder

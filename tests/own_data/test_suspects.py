@@ -60,11 +60,9 @@ def test_pairs_tell_where_a_word_stands():
     }
     table = suspects(Dataset.from_dict(rows), min_count=10)
     found = set(zip(table["word"], table["where"], table["label"], strict=True))
-    assert (
-        ("nobody", "text_pair", 2) in found
-        and ("sleeps", "both", 2) in found
-        and ("man", "both", 0) in found
-    )
+    assert ("nobody", "text_pair", 2) in found
+    assert ("sleeps", "both", 2) in found
+    assert ("man", "both", 0) in found
     assert not any(where == "text" for _, where, _ in found)  # the first text is always the same
 
 
@@ -119,9 +117,8 @@ def test_shares_are_shares_of_the_rows_with_the_word(rows):
             for text, label in rows
             if line.word in words_of(text)
         ]
-        assert line.rows == len(having) and line.share == pytest.approx(
-            np.mean([own == line.label for own in having])
-        )
+        assert line.rows == len(having)
+        assert line.share == pytest.approx(np.mean([own == line.label for own in having]))
 
 
 def test_the_testbeds_shortcut_is_found_and_its_nouns_come_first():
@@ -132,10 +129,8 @@ def test_the_testbeds_shortcut_is_found_and_its_nouns_come_first():
     def planted(words) -> float:
         found = []
         for line in words.itertuples():
-            (spans, _), place = (
-                shortcut_spans(load_grammar("sentiment"), line.example),
-                line.example.lower().find(line.word),
-            )
+            (spans, _) = shortcut_spans(load_grammar("sentiment"), line.example)
+            place = line.example.lower().find(line.word)
             found.append(any(start <= place < end for start, end in spans))
         return np.mean(found)
 
@@ -173,11 +168,9 @@ def test_a_word_that_is_not_in_its_example_has_no_part_of_speech():
 def test_given_words_and_phrases_are_counted_alone_in_any_case():
     dataset = made_up(*[("made in New  York, well-made", 1)] * 20, *[("made in York", 0)] * 20)
     table = suspects(dataset, min_count=1, words=["NEW york", "Well-Made", "absent"])
-    assert (
-        {*table.word} == {"new york", "well-made"}
-        and {*table.label} == {"good"}
-        and table.attrs["tested"] == 2
-    )
+    assert {*table.word} == {"new york", "well-made"}
+    assert {*table.label} == {"good"}
+    assert table.attrs["tested"] == 2
     more = made_up(("in new york", 0), ("in york", 0), ("in New York", 1))
     assert conflicts(more, table).tolist() == [True, False, False]
 
@@ -188,9 +181,8 @@ def test_words_are_found_where_they_are_hidden():
         *[("Acme’s radio", 1), ("the acme-like lamp", 1)] * 10, *[("acmes don’t", 0)] * 20
     )
     table = suspects(dataset, min_count=1, words=["acme", "don't"]).set_index("word")
-    assert (
-        table["rows"].to_dict() == {"acme": 20, "don't": 20} and table.loc["acme"].label == "good"
-    )
+    assert table["rows"].to_dict() == {"acme": 20, "don't": 20}
+    assert table.loc["acme"].label == "good"
     assert conflicts(made_up(("acme's", 0), ("don't", 0)), table.reset_index()).tolist() == [
         True,
         False,
@@ -208,10 +200,7 @@ def test_words_are_found_where_they_are_hidden():
     ("rows", "message"),
     [
         ("reviews.csv", r"the rows are 'reviews.csv'; expected .*read_table"),
-        (
-            pandas.DataFrame({"review": ["a"], "label": [0]}),
-            "columns review, label; expected text and label",
-        ),
+        (pandas.DataFrame({"review": ["a"], "label": [0]}), "expected text and label"),
         ([{"text": "abc", "label": "pos"}] * 2, "dictionaries, one for each row; expected text"),
         (pandas.DataFrame({"text": ["a", None], "label": [0, 1]}), "a row has (nan|None) for"),
         (
@@ -229,9 +218,8 @@ def test_tables_are_read_as_a_dataset_is():
     dataset = made_up(*[("acme radio", 1)] * 30, *[("other lamp", 0)] * 30)
     table = dataset.to_pandas()
     table["label"] = [dataset.features["label"].int2str(label) for label in table["label"]]
-    assert suspects([table[:7], table[7:]]).equals(suspects(dataset)) and suspects(table).equals(
-        suspects(dataset)
-    )
+    assert suspects([table[:7], table[7:]]).equals(suspects(dataset))
+    assert suspects(table).equals(suspects(dataset))
 
 
 def test_base_rates_are_those_of_the_labels():
@@ -386,11 +374,9 @@ def test_rows_without_a_label_are_left_out_with_a_warning():
     texts, labels = ["good x", "bad x", "odd x"] * 20, ["p", "n", None] * 20
     with pytest.warns(UserWarning, match="20 of 60 rows have no label and are left out"):
         table = suspects(pandas.DataFrame({"text": texts, "label": labels}), min_count=5)
-    assert (
-        table.attrs["rows"] == 40
-        and {*table.word} == {"good", "bad"}
-        and {*table.label} == {"p", "n"}
-    )
+    assert table.attrs["rows"] == 40
+    assert {*table.word} == {"good", "bad"}
+    assert {*table.label} == {"p", "n"}
 
 
 def test_class_number_minus_1_is_no_label_where_classes_have_names():

@@ -46,16 +46,7 @@ def test_what_a_cell_may_hold(value, text):
 
 @pytest.mark.parametrize(
     "value",
-    [
-        None,
-        math.nan,
-        np.float32("nan"),
-        pandas.NA,
-        pandas.NaT,
-        Decimal("nan"),
-        "",
-        " \t\u3000",
-    ],
+    [None, math.nan, np.float32("nan"), pandas.NA, pandas.NaT, Decimal("nan"), "", " \t\u3000"],
 )
 def test_missing_as_pandas_says_it(value):
     assert cell_text(value) == ""

@@ -130,14 +130,7 @@ def test_what_is_counted_is_found(text):
 def test_how_a_word_is_shown():
     assert [
         spelling(word) for word in ("Straße", "ΛΟΓΟΣ", "İzmir", "Kadın", "so\u00adft", "New  York")
-    ] == [
-        "straße",
-        "λογος",
-        "izmir",
-        "kadın",
-        "soft",
-        "new york",
-    ]
+    ] == ["straße", "λογος", "izmir", "kadın", "soft", "new york"]
 
 
 def test_words_of_the_text_as_it_stands_keep_their_marks():

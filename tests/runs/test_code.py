@@ -99,15 +99,11 @@ class TestRun:
                 match=r"made at commit \w{10}.* differs from .*--reuse .*nothing was trained",
             ):
                 run(config(model), tmp_path / "out", **options)
-        assert (
-            run(config(model), tmp_path / "out", reuse=True) == (path, True)
-            and path.read_bytes() == before
-        )
+        assert run(config(model), tmp_path / "out", reuse=True) == (path, True)
+        assert path.read_bytes() == before
         elsewhere, was_there = run(config(model), tmp_path / "elsewhere")
-        assert (
-            not was_there
-            and json.loads(elsewhere.read_text())["environment"]["code_sha256"] == OTHER
-        )
+        assert not was_there
+        assert json.loads(elsewhere.read_text())["environment"]["code_sha256"] == OTHER
 
     def test_a_shipped_record_answers_to_reuse_alone(self, testbed, model, tmp_path, monkeypatch):
         """One that was made in another precision too, where that was left to the machine."""
@@ -146,10 +142,8 @@ class TestRun:
         assert files
         change_code()
         (record,) = read_records([run(config(model), tmp_path)[0]])
-        assert (
-            record["cost"]["interruptions"] == 0
-            and "checkpoints of other code" in capsys.readouterr().err
-        )
+        assert record["cost"]["interruptions"] == 0
+        assert "checkpoints of other code" in capsys.readouterr().err
         assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == files
 
 
@@ -173,9 +167,8 @@ class TestSweep:
         assert call(*sweep, "--dry-run").count("other code") == 1
         output = " ".join(call(*sweep, "--reuse").split())
         assert "1 runs: 1 there, 0 written" in output
-        assert (
-            "nothing was trained for 1: made at commit" in output and "whose code differs" in output
-        )
+        assert "nothing was trained for 1: made at commit" in output
+        assert "whose code differs" in output
         assert {
             path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()
         } == files

@@ -200,12 +200,7 @@ FIRST, SECOND = "a" * 64, "b" * 64
 
 def write_run(folder, identity: str, *shares: float) -> dict[str, np.ndarray]:
     folder.mkdir(exist_ok=True)
-    record = {
-        "schema_version": 2,
-        "identity": identity,
-        "config": {"method": "m"},
-        "metrics": {},
-    }
+    record = {"schema_version": 2, "identity": identity, "config": {"method": "m"}, "metrics": {}}
     (folder / f"nli-m-{identity[:10]}.json").write_text(json.dumps(record | {"data": {}}))
     arrays = {
         f"set{i}": np.array([[share, 1 - share]], np.float16) for i, share in enumerate(shares)
@@ -225,18 +220,16 @@ def equal(found: dict, wanted: dict) -> bool:
 def test_of_a_run_and_of_a_bundle(tmp_path):
     runs, kept = tmp_path / "runs", tmp_path / "kept"
     first, second = write_run(runs, FIRST, 0.25, 0.75), write_run(runs, SECOND, 0.5)
-    assert equal(probabilities(FIRST, [runs]), first) and equal(
-        probabilities(SECOND, [runs]), second
-    )
+    assert equal(probabilities(FIRST, [runs]), first)
+    assert equal(probabilities(SECOND, [runs]), second)
     call("bundle", *sorted(runs.glob("*.json")), "--to", kept / "of_files.jsonl")
     assert equal(probabilities(FIRST, [kept / "of_files.jsonl"]), first)
     for file in kept.iterdir():
         file.unlink()
     call("bundle", runs, "--to", kept / "all.jsonl.gz")
     for place in (kept, kept / "all.jsonl.gz"):
-        assert equal(probabilities(FIRST, [place]), first) and equal(
-            probabilities(SECOND, [place]), second
-        )
+        assert equal(probabilities(FIRST, [place]), first)
+        assert equal(probabilities(SECOND, [place]), second)
     assert {path.name for path in kept.iterdir()} == {"all.jsonl.gz", "all.npz"}
     assert np.load(kept / "all.npz", allow_pickle=False).files == [
         f"{FIRST}/set0",

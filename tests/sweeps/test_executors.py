@@ -41,10 +41,8 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
         )
         good, bad = sorted(outcomes, key=lambda outcome: outcome.run.config.max_length)
     assert (good.status, bad.status) == ("written", "failed")
-    assert (
-        bad.detail.startswith("max_length is 65; ")
-        and bad.detail in place.log(bad.run.file).read_text()
-    )
+    assert bad.detail.startswith("max_length is 65; ")
+    assert bad.detail in place.log(bad.run.file).read_text()
     (record,) = read_records([tmp_path / "records"])
     assert record["cost"]["interruptions"] == 1 and record["cost"]["steps"] == 310
     names = {good.run.file, Path(good.run.file).with_suffix(".npz").name}
@@ -85,9 +83,7 @@ def log(tmp_path) -> Path:
 
 
 def replace_child(folder: Path, monkeypatch, script: str) -> None:
-    """Have a shell script do each run in place of a worker, by $order, with a $record to write into
-    the folder $out.
-    """
+    """Have a shell script do each run of $order in place of a worker: $record goes into $out."""
     path = folder / "python"
     path.write_text(f"""#!/bin/bash
         exec 3>&1 1>&2; out={folder}/out; record='{json.dumps(RECORD)}'
@@ -102,9 +98,8 @@ def replace_child(folder: Path, monkeypatch, script: str) -> None:
 def test_a_run_killed_again_and_again(tmp_path, monkeypatch):
     replace_child(tmp_path, monkeypatch, 'echo started >> "$0.log"; kill -9 $$')
     (outcome,) = execute(tmp_path)
-    assert (
-        outcome.status == "failed" and outcome.detail == "its process was killed (signal 9) 3 times"
-    )
+    assert outcome.status == "failed"
+    assert outcome.detail == "its process was killed (signal 9) 3 times"
     assert (tmp_path / "python.log").read_text().split() == ["started"] * 3
 
 
@@ -170,23 +165,19 @@ def test_processes_share_a_gpu_by_a_service_that_is_stopped_afterwards(
     replace_child(
         tmp_path, monkeypatch, "echo gpu $CUDA_VISIBLE_DEVICES at $CUDA_MPS_PIPE_DIRECTORY; exit 1"
     )
-    assert (
-        execute(tmp_path, processes=2)[0].detail == "gpu 4 at"
-        and "take turns" in capsys.readouterr().err
-    )
+    assert execute(tmp_path, processes=2)[0].detail == "gpu 4 at"
+    assert "take turns" in capsys.readouterr().err
     service.chmod(0o755)
     (outcome,) = execute(tmp_path, processes=2)
     (_, start, place), (_, stop, same) = (
         line.split() for line in (tmp_path / "service").read_text().splitlines()
     )
-    assert (
-        outcome.detail == f"gpu 0 at {place}" and (start, stop) == ("-d", "quit") and place == same
-    )
+    assert outcome.detail == f"gpu 0 at {place}"
+    assert (start, stop) == ("-d", "quit")
+    assert place == same
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "mine")  # a user's own service is used as it is
-    assert (
-        execute(tmp_path, processes=2)[0].detail == "gpu 4 at mine"
-        and len(os.listdir(tmp_path / "out")) == 1
-    )
+    assert execute(tmp_path, processes=2)[0].detail == "gpu 4 at mine"
+    assert len(os.listdir(tmp_path / "out")) == 1
     assert len((tmp_path / "service").read_text().splitlines()) == 2
 
 

@@ -115,8 +115,7 @@ def test_what_strength_and_size_leave_alone(sets):
     assert same == {"testbed_contrast", "testbed_counterfactual"}
     assert len(larger["testbed_sentiment_train"]) == 4400
     assert share_of_agreement("sentiment", larger["testbed_sentiment"]) == pytest.approx(
-        agreement(0.6, 2),
-        abs=0.001,
+        agreement(0.6, 2), abs=0.001
     )
     smaller = generate(0.9, tasks=["sentiment"], train_rows=10)
     assert smaller["testbed_sentiment"] == sets["testbed_sentiment"]

@@ -15,11 +15,7 @@ KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "languag
 
 
 def write(
-    folder: Path,
-    stem: str,
-    *sources: str,
-    parameters: str = PARAMETERS,
-    expected: str = "",
+    folder: Path, stem: str, *sources: str, parameters: str = PARAMETERS, expected: str = ""
 ) -> Path:
     """A notebook of a title, parameters, a cell for each source, and one tagged `expected`."""
     path = folder / f"{stem}.ipynb"

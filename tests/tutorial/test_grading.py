@@ -10,11 +10,7 @@ from mtlib.errors import UserError
 from mtlib.tutorial import grading, runner
 
 KERNEL = {
-    "kernelspec": {
-        "name": "of-another-machine",
-        "display_name": "Python 3",
-        "language": "python",
-    },
+    "kernelspec": {"name": "of-another-machine", "display_name": "Python 3", "language": "python"}
 }
 
 

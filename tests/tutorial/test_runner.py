@@ -66,10 +66,7 @@ def test_a_parameter_goes_to_the_notebooks_that_have_it_in_the_declared_type(fol
     two = write(folder, "02_two", parameters='word: str = "x"  # a word')
     given = {"n": "3", "rate": "1", "flag": "False", "name": "7", "word": "None"}
     values = check_parameters([one, two], given)
-    assert values == {
-        one: {"n": 3, "rate": 1.0, "flag": False, "name": "7"},
-        two: {"word": "None"},
-    }
+    assert values == {one: {"n": 3, "rate": 1.0, "flag": False, "name": "7"}, two: {"word": "None"}}
     assert type(values[one]["rate"]) is float
 
 
