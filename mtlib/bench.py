@@ -1,7 +1,7 @@
 """How fast things are: `python -m mtlib bench`.
 
-`run` gives ratios of two things done in turn in one process: an absolute time belongs to a machine,
-a ratio says something about the code. `throughput` says what one device does in a second.
+`step` gives a ratio of two things done in turn in one process: an absolute time belongs to a
+machine, a ratio says something about the code. `throughput` says what one device does in a second.
 """
 
 import itertools
@@ -41,7 +41,6 @@ from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
 SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden, vocabulary
 SIZES = ((16, 16), (32, 32), (32, 128))  # sequences of a batch, tokens of a sequence
-_TwoTimed = tuple[Callable[[], float], Callable[[], float]]  # each returns its seconds
 _TRAINING = {
     "save_strategy": "no",
     "logging_strategy": "no",
@@ -53,22 +52,26 @@ _TRAINING = {
 }
 
 
-def run(names: Sequence[str] = (), quick: bool = False) -> Iterator[dict]:
-    """Run benchmarks one after the other, and yield a row for each.
+def step(quick: bool = False) -> dict:
+    """One step of Mask-tuning beside one of fine-tuning, losses and clipping included.
 
     Args:
-        names: keys of `BENCHMARKS`; all by default.
-        quick: fewer repeats and smaller data, for a first look.
+        quick: fewer steps and repeats, for a first look.
+
+    Returns:
+        What is compared with what, and what `compare` returns.
     """
-    for name in names:
-        check_choice("benchmark", name, BENCHMARKS)
     quiet_libraries()
-    repeats = 3 if quick else 7
-    for name in names or BENCHMARKS:
-        what, against, functions_of = BENCHMARKS[name]
-        ours, theirs = functions_of(quick)
-        result = compare(ours, theirs, repeats)
-        yield {"name": name, "what": what, "against": against, **result}
+    examples = tokenise(phrases(16), AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
+    steps = 6 if quick else 20
+
+    def seconds(objective: Objective) -> float:
+        return statistics.median(_step_seconds(_mini_plm(), objective, examples, max_steps=steps))
+
+    ours = partial(seconds, MaskTuning())
+    theirs = partial(seconds, FineTuning())
+    compared = {"what": "one Mask-tuning step", "against": "one fine-tuning step, same batch"}
+    return compared | compare(ours, theirs, repeats=3 if quick else 7)
 
 
 def compare(
@@ -153,68 +156,6 @@ def phrases(n: int) -> Dataset:
     for text, n_words in zip(rows["text"], itertools.cycle(SST2_WORDS), strict=False):
         texts.append(" ".join((text.split() * 2)[:n_words]))
     return rows.remove_columns("text").add_column("text", texts)
-
-
-def _step_functions(quick: bool) -> _TwoTimed:
-    """One optimiser step on the same batch, losses and clipping included."""
-    examples = tokenise(phrases(16), AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
-    steps = 6 if quick else 20
-
-    def seconds(objective: Objective) -> float:
-        return statistics.median(_step_seconds(_mini_plm(), objective, examples, max_steps=steps))
-
-    return partial(seconds, MaskTuning()), partial(seconds, FineTuning())
-
-
-def _epoch_functions(quick: bool) -> _TwoTimed:
-    """A whole training: ours as a user runs it, and that of transformers' run_glue.py at batch 16.
-
-    Ours groups examples by length, and uses bf16 where the CPU has it.
-    """
-    rows = phrases(32 if quick else 960)
-    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
-    options = {"padding": "max_length", "max_length": 128, "truncation": True}
-    padded = rows.map(
-        lambda batch: tokenizer(batch["text"], **options),
-        batched=True,
-        keep_in_memory=True,
-        remove_columns=["text", "uid", "group"],
-    )
-    padded = padded.rename_column("label", "labels")
-
-    def ours() -> float:
-        with tempfile.TemporaryDirectory() as folder:
-            examples = tokenise(rows, tokenizer)
-            return _seconds(_trainer(_mini_plm(), MaskTuning(), examples, folder).train)
-
-    def stock() -> float:
-        set_seed(0)
-        # from_pretrained would take the checkpoint's float16, many times slower on a CPU
-        model = AutoModelForSequenceClassification.from_pretrained(
-            MINI_MODEL_DIR,
-            num_labels=2,
-            dtype=torch.float32,
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = TrainingArguments(folder, use_cpu=precision()["use_cpu"], **_TRAINING)
-            return _seconds(_quiet(Trainer(model, arguments, train_dataset=padded)).train)
-
-    return ours, stock
-
-
-# what is measured, what it is compared with, and a function that makes the two that are timed
-BENCHMARKS = {
-    "step": (
-        "one Mask-tuning step",
-        "one fine-tuning step, same batch",
-        _step_functions,
-    ),
-    "epoch": (
-        "an epoch of Mask-tuning, SST-2's lengths",
-        "stock fine-tuning, padded to 128, float32",
-        _epoch_functions,
-    ),
-}
 
 
 def _random_examples(n: int, length: int) -> Dataset:
@@ -348,12 +289,6 @@ def _timed(trainer: Trainer) -> list[float]:
     trainer.add_callback(clock)
     trainer.train()
     return np.diff(clock.starts).tolist()
-
-
-def _seconds(work: Callable) -> float:
-    started = _now()
-    work()
-    return _now() - started
 
 
 def _now() -> float:

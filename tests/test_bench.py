@@ -40,14 +40,15 @@ def test_throughput_of_each_size_mode_and_method(monkeypatch):
 
 
 def test_command_measures_and_writes_a_new_file(tmp_path, monkeypatch):
-    benchmark = ("this", "that", lambda quick: made_up([3.0], [2.0]))
-    monkeypatch.setitem(bench.BENCHMARKS, "made_up", benchmark)
+    compare = bench.compare
+    made = made_up([3.0], [2.0])
+    monkeypatch.setattr(bench, "compare", lambda ours, theirs, repeats: compare(*made, repeats))
     path = tmp_path / "bench.json"
-    output = call("bench", "made_up", "--quick", "--json", path)
-    assert "what this  against that  ratio 1.5  low 1.5  high 1.5" in output
+    output = call("bench", "--quick", "--json", path)
+    assert "same batch  ratio 1.5  low 1.5  high 1.5" in output
     written = json.loads(path.read_text())
     assert written["environment"]["torch"] and written["quick"]
-    assert written["measured"][0]["name"] == "made_up"
+    assert written["measured"][0]["seconds_against"] == 2.0
     with pytest.raises(UserError, match="is there already"):
-        call("bench", "made_up", "--json", path)
+        call("bench", "--json", path)
     assert json.loads(path.read_text()) == written

@@ -152,7 +152,6 @@ def test_exit_codes_are_stated():
         ("run --task nli --method mask_tunin", "; did you mean 'mask_tuning'?"),
         ("run --task nli --method mask_tuning --split hans", "'hans'; expected NAME=VALUE"),
         ("bench --json pyproject.toml", "--json is pyproject.toml, which is there already; give"),
-        ("bench step --throughput mini", "--throughput measures nothing else; leave out step"),
         ("notebooks 03 --student x", "--student grades whatever is in a folder; leave out names"),
         ("tables claims ablations --format csv", "claims have columns of their own"),
         ("tables /no/such", "comparison is '/no/such'; expected one of"),
@@ -216,7 +215,7 @@ def test_verify_fails_on_a_corrupt_file_and_where_nothing_is(tmp_path):
     [
         ["testbed", "--out"],
         ["bundle", DATA_DIR / "results" / "sst2_grid.jsonl.gz", "--to"],
-        ["bench", "step", "--json"],
+        ["bench", "--json"],
         ["suspects", "none.csv", "--text", "t", "--label", "l", "--out"],
         ["train", "none.csv", "--text", "t", "--label", "l", "--out"],
     ],

@@ -1,6 +1,6 @@
 """`bench`, `policies` and `prompt`: measured at once, not read from records."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import typer
@@ -10,42 +10,36 @@ from mtlib.errors import UserError
 
 
 def bench(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="step, epoch", show_default="all"),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="fewer steps and repeats")] = False,
     throughput: Annotated[
         str | None,
         typer.Option(help="instead: sequences per second of bert-base or mini on this device"),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Measure speed, as ratios of two things done in turn.
+    """Measure speed: a step of Mask-tuning beside one of fine-tuning.
 
     Leave the machine alone meanwhile.
 
     Examples:
-        python -m mtlib bench step --quick
+        python -m mtlib bench --quick
         python -m mtlib bench --throughput bert-base
     """
     from mtlib.runs import environment
 
     measured = []
-    for row in _measurements(names or (), quick, throughput):
+    for row in _measurements(quick, throughput):
         measured.append(row)
         print_line("  ".join(f"{name} {value}" for name, value in row.items()))
     description = {"environment": environment.describe(), "quick": quick, "measured": measured}
     write_json(json_file, description)
 
 
-def _measurements(names: Iterable[str], quick: bool, throughput: str | None) -> Iterator[dict]:
+def _measurements(quick: bool, throughput: str | None) -> Iterator[dict]:
     from mtlib import bench
 
     if throughput is None:
-        return bench.run(names, quick)
-    if names:
-        raise UserError(f"--throughput measures nothing else; leave out {', '.join(names)}.")
+        return iter([bench.step(quick)])
     if quick:
         return bench.throughput(throughput, sizes=((16, 16),), steps=6)
     return bench.throughput(throughput)
