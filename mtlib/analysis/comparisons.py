@@ -14,27 +14,35 @@ data; they differ in their seed, and in what `by` names.
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, NamedTuple
 
 import pandas
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mtlib.analysis import intervals, paper
+from mtlib.analysis.arms import (
+    Run,
+    best_tuned,
+    by_cell,
+    check_alike,
+    first_difference,
+    one_per_seed,
+    sort_key,
+    values_of,
+)
 from mtlib.analysis.frame import MEASURES, frame, values_by_column
 from mtlib.analysis.intervals import Difference
-from mtlib.data.tasks import TASKS, get_task
+from mtlib.analysis.judging import Correction, Judge
+from mtlib.data.tasks import TASKS
 from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError, one_of
 from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
-from mtlib.runs.config import all_settings, changed_settings, settings_of
-from mtlib.runs.inputs import HELD_OUT
+from mtlib.runs.config import all_settings, changed_settings
 from mtlib.runs.records import read_records
 from mtlib.settings import check_choice
 
@@ -42,7 +50,6 @@ from mtlib.settings import check_choice
 MAX_BEHIND = 2.0
 _RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate")
 _RESULTS = DATA_DIR / "results"
-_Scores = tuple[pandas.Series, pandas.Series]  # of an arm and of its base, by seed
 
 
 class Comparison(BaseModel):
@@ -73,7 +80,7 @@ class Comparison(BaseModel):
     by: tuple[str, ...] = Field((), description="settings of which every value has a row")
     measures: tuple[str, ...] = Field(("accuracy",), description="columns of the table, by set")
     paired: bool = Field(True, description="paired by seed; false: Welch's interval")
-    correction: Literal["bonferroni", "holm", "none"] = Field(
+    correction: Correction = Field(
         "bonferroni",
         description=(
             "for the m sets out of distribution: bonferroni, intervals have level 1 - 0.05 / m; "
@@ -131,13 +138,16 @@ class Comparison(BaseModel):
         Raises:
             UserError: two runs of an arm have the same seed, or are unlike in more than it.
         """
-        found = self._one_per_seed(self._candidates())
-        if self.tuned:
-            found = _best_tuned(found)
-        self._check_alike(found)
-        self._check_comparable(found)
+        try:
+            found = one_per_seed(self._candidates())
+            if self.tuned:
+                found = best_tuned(found)
+            check_alike(found)
+            self._check_comparable(found)
+        except UserError as error:
+            raise UserError(f"comparison {self.name}: {error}") from error
         arms = list(self.arms)
-        found.sort(key=lambda run: (arms.index(run.arm), [*map(_sort_key, run.by)], run.seed))
+        found.sort(key=lambda run: (arms.index(run.arm), [*map(sort_key, run.by)], run.seed))
         return [(run.arm, run.record) for run in found]
 
     def frame(self) -> pandas.DataFrame:
@@ -178,7 +188,7 @@ class Comparison(BaseModel):
         """The arms that average runs of several versions of mtlib's code."""
         versions = defaultdict(set)
         for arm, record in self.runs:
-            cell = arm, _values(record["config"], self.by), record["config"]["task"]
+            cell = arm, values_of(record["config"], self.by), record["config"]["task"]
             versions[cell].add(record.get("environment", {}).get("code_sha256"))
         return list(dict.fromkeys(cell[0] for cell, hashes in versions.items() if len(hashes) > 1))
 
@@ -263,75 +273,14 @@ class Comparison(BaseModel):
         accuracies = {key: runs.set_index("seed")["accuracy"] for key, runs in groups}
         kinds = dict(zip(scores["set"], scores["kind"], strict=True))
         behind = self._behind(scores)
+        judge = Judge(self.paired, self.correction, self.level_within)
         for change, arm, base in self.pairs:
             common = [name for name in kinds if {(arm, name), (base, name)} <= accuracies.keys()]
             scored = {name: (accuracies[arm, name], accuracies[base, name]) for name in common}
             effects = {name: self._paper_effect(arm, base, name) for name in common}
             obstacle = "behind in distribution" if behind & {arm, base} else ""
-            for line in self._judged(scored, kinds, effects, obstacle, corrected=not change):
+            for line in judge.lines(scored, kinds, effects, obstacle, corrected=not change):
                 yield {"change": change, "arm": arm, "base": base} | line
-
-    def _judged(
-        self,
-        scored: dict[str, _Scores],
-        kinds: dict[str, str],
-        effects: dict[str, float | None],
-        obstacle: str,
-        corrected: bool,
-    ) -> Iterator[dict]:
-        """The difference of two arms on each set, and what it says.
-
-        Args:
-            scored: the scores of both on each set.
-            kinds: "id" or "ood", of each set.
-            effects: the paper's differences.
-            obstacle: why there is no verdict out of distribution, or "".
-            corrected: for the number of sets.
-        """
-        outside = {name: pair for name, pair in scored.items() if kinds[name] == "ood"}
-        not_rejected = self._not_rejected_by_holm(outside) if corrected else set()
-        level_outside = self._level_outside(kinds) if corrected else 0.95
-        for name, pair in scored.items():
-            level, why_not = (level_outside, obstacle) if name in outside else (0.95, "")
-            measured = intervals.difference(*pair, self.paired, level)
-            yield {
-                "set": name,
-                "kind": kinds[name],
-                **asdict(measured),
-                "level": level,
-                "verdict": self._verdict(pair, measured, why_not, name in not_rejected),
-                "paper": effects[name],
-                "claim": intervals.claim(measured, effects[name], why_not),
-            }
-
-    def _not_rejected_by_holm(self, scored: dict[str, _Scores]) -> set[str]:
-        """The sets on which an arm does not differ significantly, where Holm's correction counts.
-
-        Args:
-            scored: the scores of two arms on each set out of distribution.
-        """
-        if self.correction != "holm":
-            return set()
-        p_values = [intervals.p_value(*pair, self.paired) for pair in scored.values()]
-        corrected = zip(scored, intervals.holm(p_values), strict=True)
-        return {name for name, p_value in corrected if p_value >= 0.05}
-
-    def _verdict(
-        self, pair: _Scores, measured: Difference, obstacle: str, not_rejected: bool
-    ) -> str:
-        """The verdict on the scores of two arms, of which `measured` is the difference."""
-        verdict = intervals.verdict(measured, obstacle)
-        if not_rejected and verdict in (intervals.BETTER, intervals.WORSE):
-            verdict = intervals.OPEN
-        may_be_level = verdict == intervals.OPEN and self.level_within is not None
-        if may_be_level and intervals.is_level(*pair, self.level_within, self.paired):
-            return f"level (within {self.level_within:g})"
-        return verdict
-
-    def _level_outside(self, kinds: dict[str, str]) -> float:
-        """The level of an interval on a set out of distribution."""
-        sets = [name for name, kind in kinds.items() if kind == "ood"]
-        return 1 - 0.05 / len(sets) if self.correction == "bonferroni" and sets else 0.95
 
     def _of_task(self, lines: pandas.DataFrame, task: str) -> pandas.DataFrame:
         """The lines of one task, with the values of `by` in words."""
@@ -368,59 +317,24 @@ class Comparison(BaseModel):
 
     # --- runs ---
 
-    def _candidates(self) -> list["_Run"]:
+    def _candidates(self) -> list[Run]:
         """The runs that belong to an arm and did not diverge."""
         found = []
         for record in read_records(self.paths):
             config = record["config"]
             arm = None if record.get("diverged") else self._arm_of(config)
             if arm is not None:
-                by = _values(config, self.by)
-                tuned = _values(config, self.tuned)
-                found.append(_Run(config["task"], arm, by, tuned, config["seed"], record))
+                by = values_of(config, self.by)
+                tuned = values_of(config, self.tuned)
+                found.append(Run(config["task"], arm, by, tuned, config["seed"], record))
         return found
 
-    def _one_per_seed(self, runs: Sequence["_Run"]) -> list["_Run"]:
-        """Of two runs with one seed the one that is scored on more sets.
-
-        A run on dev data alone gives way to the whole one.
-        """
-        chosen: dict[tuple, _Run] = {}
-        for run in runs:
-            key = (run.cell, run.tuned, run.seed)
-            other = chosen.setdefault(key, run)
-            if other is run:
-                continue
-            if len(other.record["metrics"]) == len(run.record["metrics"]):
-                config = run.record["config"]
-                other_config = other.record["config"]
-                differing = [name for name in config if config[name] != other_config.get(name)]
-                raise UserError(
-                    f"comparison {self.name}: two runs of {run.arm} have seed {run.seed}; they "
-                    f"differ in {', '.join(differing) or 'data or model'}. Say which one counts."
-                )
-            chosen[key] = max(other, run, key=lambda run: len(run.record["metrics"]))
-        return list(chosen.values())
-
-    def _check_alike(self, runs: Sequence["_Run"]) -> None:
-        """Raise `UserError` unless the runs of each cell agree in all but the seed."""
-        for cell in _by_cell(runs).values():
-            first, *others = cell
-            for run in others:
-                if difference := _first_difference(first.record, run.record):
-                    name, one, other = difference
-                    raise UserError(
-                        f"comparison {self.name}: the runs of {run.arm} are not alike: {name} is "
-                        f"{one} with seed {first.seed} and {other} with seed {run.seed}. Name the "
-                        "setting in `where`, in an arm or in `by`, or give other records."
-                    )
-
-    def _check_comparable(self, runs: Sequence["_Run"]) -> None:
+    def _check_comparable(self, runs: Sequence[Run]) -> None:
         """Raise `UserError` where two arms that are compared differ in what neither of them names.
 
         Learning rates may differ, and what only one of the two methods reads.
         """
-        first_of = {cell: members[0] for cell, members in _by_cell(runs).items()}
+        first_of = {cell: members[0] for cell, members in by_cell(runs).items()}
         cells = dict.fromkeys((run.task, run.by) for run in runs)
         unset = (None,) * len(self.by)  # of a base that does not read these settings
         for (task, by), (_, arm, base) in itertools.product(cells, self.pairs):
@@ -429,11 +343,11 @@ class Comparison(BaseModel):
             if of_arm is None or of_base is None:
                 continue
             named = {*self.arms[arm], *self.arms[base], *self.by, *self.tuned, *_RATES}
-            if difference := _first_difference(of_base.record, of_arm.record, named):
+            if difference := first_difference(of_base.record, of_arm.record, named):
                 name, value, other_value = difference
                 raise UserError(
-                    f"comparison {self.name}: {base} and {arm} cannot be compared: {name} is "
-                    f"{value} and {other_value}. Name the setting in an arm, or give other records."
+                    f"{base} and {arm} cannot be compared: {name} is {value} and {other_value}. "
+                    "Name the setting in an arm, or give other records."
                 )
 
     def _arm_of(self, config: dict) -> str | None:
@@ -452,22 +366,6 @@ class Comparison(BaseModel):
         if {arm, base} <= rows.keys():
             return paper.difference(rows[arm], rows[base], set_name, rows["model"])
         return None
-
-
-class _Run(NamedTuple):
-    """A run of an arm, with its values of the settings that `by` and `tuned` name."""
-
-    task: str
-    arm: str
-    by: tuple
-    tuned: tuple
-    seed: int
-    record: dict
-
-    @property
-    def cell(self) -> tuple:
-        """Runs of one cell are averaged, so they must be alike."""
-        return self.task, self.arm, self.by
 
 
 def names() -> dict[str, str]:
@@ -497,84 +395,6 @@ def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
         first = error.errors(include_url=False)[0]
         place = ".".join([name, *map(str, first["loc"])])
         raise UserError(f"{place} in data/comparisons: {first['msg']}") from error
-
-
-def _by_cell(runs: Iterable[_Run]) -> dict[tuple, list[_Run]]:
-    by_cell: dict[tuple, list[_Run]] = {}
-    for run in runs:
-        by_cell.setdefault(run.cell, []).append(run)
-    return by_cell
-
-
-def _best_tuned(runs: Sequence[_Run]) -> list[_Run]:
-    """Of each cell the runs with the tuned settings whose mean over seeds on dev data is best.
-
-    Settings that were run with fewer seeds than others are out. Of equally good ones the lowest.
-    """
-    best = {}
-    for cell, members in _by_cell(runs).items():
-        tried = defaultdict(list)
-        for run in members:
-            tried[run.tuned].append(_dev_accuracy(run.record))
-        most_seeds = max(map(len, tried.values()))
-        means = {
-            tuned: fmean(accuracies)
-            for tuned, accuracies in tried.items()
-            if len(accuracies) == most_seeds
-        }
-        best[cell] = min(means, key=lambda tuned: (-means[tuned], [*map(_sort_key, tuned)]))
-    return [run for run in runs if run.tuned == best[run.cell]]
-
-
-def _first_difference(
-    record: dict, other: dict, apart_from: Collection[str] = ()
-) -> tuple[str, object, object] | None:
-    """Name and values of something beside the seed in which two runs differ.
-
-    Of the data only sets that both have count: one may be scored on more than the other.
-    """
-    values = _fixed_values(record)
-    other_values = _fixed_values(other)
-    for name, value in values.items():
-        if name in apart_from or name not in other_values:
-            continue
-        if value != other_values[name]:
-            return name, value, other_values[name]
-    return None
-
-
-def _fixed_values(record: dict) -> dict[str, object]:
-    """What a run's numbers depend on beside its seed, by name.
-
-    A setting that a record lacks has its default. The sets that it is scored on count by their
-    content.
-    """
-    config = record["config"]
-    settings = settings_of(config["method"])
-    for name in ("seed", "sets", "splits"):
-        del settings[name]
-    values = {}
-    for name, field in settings.items():
-        value = config.get(name)
-        if value is None:
-            value = field.get_default(call_default_factory=True)
-        values[name] = list(value) if isinstance(value, tuple) else value
-    values["the hash of the model's files"] = record.get("model", {}).get("files_sha256")
-    for name, description in record.get("data", {}).items():
-        values[f"the hash of {name}"] = description["content_sha256"]
-    return values
-
-
-def _dev_accuracy(record: dict) -> float:
-    """On what settings may be chosen by: held-out training examples, or else the task's dev set."""
-    config = record["config"]
-    metrics = record["metrics"]
-    name = HELD_OUT
-    if name not in metrics:
-        source = config["source"]
-        made = source.startswith("testbed")  # a record says with which strength and seed
-        name = get_task(config["task"]).dev_set("testbed" if made else source)
-    return metrics[name]["accuracy"]
 
 
 @cache
@@ -611,10 +431,6 @@ def _records_file(path: Path) -> Path:
     return path if path.suffix or path.is_dir() else _RESULTS / f"{path}.jsonl.gz"
 
 
-def _values(config: dict, names: Sequence[str]) -> tuple:
-    return tuple(config.get(name) for name in names)
-
-
 def _fits(value: object, wanted: object) -> bool:
     return value in _listed(wanted)
 
@@ -631,13 +447,6 @@ def _value_in_words(value: object) -> str:
     if pandas.isna(value):
         return "all"
     return f"{value:g}" if isinstance(value, int | float) else str(value)
-
-
-def _sort_key(value: object) -> tuple:
-    """Sorts numbers by size; "all" (None) after them, words last."""
-    if value is None:
-        return 1, 0, ""
-    return (0, value, "") if isinstance(value, int | float) else (2, 0, str(value))
 
 
 def _difference(line: dict) -> Difference:
