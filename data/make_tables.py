@@ -36,9 +36,9 @@ With `remedies`, a map of the arms of `data/results/remedies.csv` to words, thes
 measured on `data`. An arm with several settings stands at the one that is best on `tuning`, which
 is not shown.
 
-With `base_sized`, which maps an arm of `data/results/brands_base` to a map of arms to words, these
-are the rows: the mean over seeds and their range on the sets of `columns`, and the difference to
-the arm that they are mapped from on the set `differ_on`.
+With `base_sized`, which maps an arm of `data/results/brands_base.jsonl` to a map of arms to words,
+these are the rows: the mean over seeds and their range on the sets of `columns`, and the difference
+to the arm that they are mapped from on the set `differ_on`.
 """
 
 import json
@@ -272,8 +272,8 @@ def _base_sized_scores() -> pandas.DataFrame:
     epochs".
     """
     lines = []
-    for path in sorted((DATA_DIR / "results" / "brands_base").glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+    for line in (DATA_DIR / "results" / "brands_base.jsonl").read_text().splitlines():
+        record = json.loads(line)
         for measured, share in record["accuracy"].items():
             set_name, comma, how = measured.partition(",")
             epochs = record["arguments"].get("epochs", _EPOCHS)

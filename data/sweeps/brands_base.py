@@ -4,12 +4,14 @@
 
 Five seeds of each arm, seed by seed; a training whose record is in --out is not made again. A
 record holds the settings, the scores of `mtlib train` and the logits of every example, as float32
-in a `.npz` beside it.
+in a `.npz` beside it. `--bundle data/results/brands_base.jsonl` then puts all records of --out into
+one file, a line each, and their logits into one `.npz`, as `RECORD/SET`.
 """
 
 import argparse
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +50,7 @@ def main() -> None:
     parser.add_argument(
         "--epochs-of-two-losses", type=float, default=6, help="of the arms with a masked-LM loss"
     )
+    parser.add_argument("--bundle", type=Path, help="a .jsonl file for all records of --out")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for seed in SEEDS:
@@ -57,6 +60,20 @@ def main() -> None:
             )
             if not record.exists():
                 train_arm(name, arguments, seed, options.model, record)
+    if options.bundle:
+        bundle(sorted(options.out.glob("*.json")), options.bundle)
+
+
+def bundle(records: Sequence[Path], file: Path) -> None:
+    """Put records into one file, a line each, and their logits into a `.npz` beside it."""
+    lines = []
+    logits = {}
+    for record in records:
+        lines.append(json.dumps(json.loads(record.read_text())) + "\n")
+        with np.load(record.with_suffix(".npz")) as arrays:
+            logits |= {f"{record.stem}/{name}": arrays[name] for name in arrays}
+    np.savez_compressed(file.with_suffix(".npz"), **logits)
+    write_atomically(file, "".join(lines))
 
 
 def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -> None:

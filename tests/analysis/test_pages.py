@@ -66,9 +66,8 @@ def test_a_remedy_stands_at_the_setting_that_is_best_on_further_rows(data):
 
 
 def test_the_base_sized_model_has_its_mean_range_and_welchs_interval():
-    records = [
-        json.loads(path.read_text()) for path in (ROOT / "data/results/brands_base").glob("*.json")
-    ]
+    lines = (ROOT / "data/results/brands_base.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
     plain = [record["accuracy"] for record in records if record["arm"] == "fine-tuning"]
     base = [100 * accuracy["conflicting"] for accuracy in plain]
     masked = [100 * accuracy["conflicting, words masked"] for accuracy in plain]
