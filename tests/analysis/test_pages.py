@@ -126,17 +126,17 @@ def test_the_pages_say_of_the_base_sized_model_what_the_records_say():
     at_random = mean["Mask-tuning, alpha 0.6, 5 % at random, 12 epochs"]
     page = (ROOT / "README.md").read_text()
     assert f"{at_random:.0f} % right after twelve epochs, fine-tuned {as_long:.0f} |" in page
-    three_and_six = f"in three epochs, fine-tuned {fine_tuning:.0f} (in six {longer:.0f})"
-    assert f"100 % right {three_and_six};" in page
+    later = f"(in six {longer:.0f}, in twelve {as_long:.0f})"
+    assert f"100 % right in three epochs, fine-tuned {fine_tuning:.0f} {later};" in page
     report = (ROOT / "data/results/REPORT.md").read_text()
     low, high = (bound["fine-tuning, 3 epochs"] for bound in (seeds.min(), seeds.max()))
-    after_three = f"(three: {fine_tuning:.0f}, by seed {low:.0f} to {high:.0f})"
+    after_three = f"(after three {fine_tuning:.0f}, by seed {low:.0f} to {high:.0f})"
     assert (
         f"{at_random:.0f} % after twelve epochs, fine-tuning in {as_long:.0f} {after_three}"
         in report
     )
     assert mean["Mask-tuning, alpha 0.1, the words, 6 epochs"] == 100
-    assert "left in, at least 99.5 % after three; refilled, 100 after six" in report
+    assert "left in, at least 99.5 % after three; refilled at alpha 0.1, 100 after six" in report
     assert seeds.min()["masks left in, 3 epochs"] == 99.5
     hidden = [
         arm for arm in mean.index if "left in" in arm or "deleted" in arm or "the words" in arm
