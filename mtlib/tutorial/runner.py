@@ -126,6 +126,8 @@ def run_notebooks(
         for result in pool.imap_unordered(run, values.items()):
             results.append(result)
             report(result)
+        pool.close()  # or leaving the block would interrupt processes that are about to end
+        pool.join()
     return sorted(results, key=lambda result: result.name)
 
 
