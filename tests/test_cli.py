@@ -148,10 +148,19 @@ def test_exit_codes_are_stated():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run --task nli --method fine_tuning --alpha 0.3", "but fine_tuning does not read it"),
+        (
+            "run --task nli --method fine_tuning --alpha 0.3",
+            "alpha is '0.3', but fine_tuning does not read it",
+        ),
         ("run --task nli --method mask_tunin", "; did you mean 'mask_tuning'?"),
-        ("run --task nli --method mask_tuning --split hans", "'hans'; expected NAME=VALUE"),
-        ("bench --json pyproject.toml", "--json is pyproject.toml, which is there already; give"),
+        (
+            "run --task nli --method mask_tuning --split hans",
+            "--split is 'hans'; expected NAME=VALUE",
+        ),
+        (
+            "bench --json pyproject.toml",
+            "--json is pyproject.toml, which is there already; give a new name",
+        ),
         ("notebooks 03 --student x", "--student grades whatever is in a folder; leave out names"),
         ("tables claims ablations --format csv", "claims have columns of their own"),
         ("tables /no/such", "comparison is '/no/such'; expected one of"),

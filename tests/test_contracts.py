@@ -316,7 +316,11 @@ def test_a_method_a_policy_a_comparison_and_a_set_are_added_as_the_pages_say(
         ("label: stars, ", "", "columns.label is missing; give it."),
         ("format: csv ", "format: xls ", "format is 'xls'; expected 'csv', 'tsv'"),
         ("when_gone", "when_gonne", "did you mean 'when_gone'?"),
-        ("labels: [bad, good]", "labels: [bad]", "labels are bad, and label_names has negative"),
+        (
+            "labels: [bad, good]",
+            "labels: [bad]",
+            "labels are bad, and label_names has negative, pos",
+        ),
     ],
 )
 def test_a_wrong_entry_of_a_data_set_is_told_by_file_entry_and_field(

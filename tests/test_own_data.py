@@ -50,7 +50,6 @@ def test_suspects_in_pairs_says_where(tmp_path):
     assert "text_pair, both" in sleeps  # named once, with all places
 
 
-@pytest.mark.filterwarnings("ignore:.*texts were cut")
 def test_train_from_csv_to_a_table(model, tmp_path):
     for name, agreeing in (("rows.csv", 0.9), ("new.csv", 0.0)):
         table = rows(60, agreeing).to_pandas()
@@ -61,7 +60,8 @@ def test_train_from_csv_to_a_table(model, tmp_path):
     files = ["--mask-words", tmp_path / "words.txt", "--test", tmp_path / "new.csv"]
     files += ["--model", model, "--out", tmp_path / "model", "--max-length", 10]
     options = "--text text --label label --epochs 1 --method mask_tuning --set alpha=0.2"
-    output = call("train", tmp_path / "rows.csv", *files, *options.split())
+    with pytest.warns(UserWarning, match="texts were cut to 10 tokens"):
+        output = call("train", tmp_path / "rows.csv", *files, *options.split())
     assert "60 rows; labels: bad, good." in output
     assert "per cent, with 95 % intervals" in output
     assert "conflicting" in output

@@ -294,10 +294,18 @@ SGD = torch.optim.SGD([torch.zeros(1)])
             {},
             "needs gradient_accumulation_steps=1",
         ),
-        ({"label_smoothing_factor": 0.1}, {}, r"FineTuning\(label_smoothing"),
+        (
+            {"label_smoothing_factor": 0.1},
+            {},
+            r"label_smoothing_factor does not work .* FineTuning\(label_smoothing",
+        ),
         ({}, {"compute_loss_func": print}, "compute_loss_func does not work"),
         ({"neftune_noise_alpha": 5.0}, {}, "neftune_noise_alpha does not work"),
-        ({"update": "alternating"}, {"optimizers": (SGD, None)}, "give optimizer_cls_and_kwargs"),
+        (
+            {"update": "alternating"},
+            {"optimizers": (SGD, None)},
+            "optimizers.* give optimizer_cls_and_kwargs",
+        ),
     ],
 )
 def test_arguments_that_do_not_work(tmp_path, changes, others, message):
@@ -391,14 +399,29 @@ def test_scores_of_an_objective_that_does_not_classify(tmp_path):
 
 BAD_SETS = [
     (lambda data: data.select([]), "has labels of no row"),
-    (lambda data: data.remove_columns("input_ids"), "has no column input_ids, .* mtlib.tokenise"),
-    (lambda data: relabelled(data, [0, 1, 2, 0]), "has labels 0, 1, 2; .* takes 0 to 1"),
+    (
+        lambda data: data.remove_columns("input_ids"),
+        "has no column input_ids, .* mtlib.tokenise makes",
+    ),
+    (
+        lambda data: relabelled(data, [0, 1, 2, 0]),
+        "has labels 0, 1, 2; a classifier with num_labels=2 takes 0 to 1",
+    ),
     (lambda data: relabelled(data, [0, 1, -100, 0]), "has labels -100, 0, 1"),
     (lambda data: relabelled(data, ["a"] * 4), "has the label 'a'; expected class numbers"),
-    (lambda data: data.map(lambda row: {"input_ids": [2, 28, 3]}), "has texts .* to 28; .* below"),
+    (
+        lambda data: data.map(lambda row: {"input_ids": [2, 28, 3]}),
+        "has texts .* numbered up to 28; .* below 28",
+    ),
     (lambda data: data.map(lambda row: {"input_ids": [2] * 65}), "has texts of up to 65 tokens"),
-    (lambda data: data.to_iterable_dataset(), "is a IterableDataset; .* Streams and torch"),
-    (lambda data: torch.utils.data.StackDataset(data), "is a StackDataset; .* Streams and torch"),
+    (
+        lambda data: data.to_iterable_dataset(),
+        "is a IterableDataset; .* Streams and torch datasets are not read",
+    ),
+    (
+        lambda data: torch.utils.data.StackDataset(data),
+        "is a StackDataset; .* Streams and torch datasets are not read",
+    ),
 ]
 
 

@@ -12,6 +12,7 @@ import argparse
 import json
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def bundle(records: Sequence[Path], file: Path) -> None:
         lines.append(json.dumps(json.loads(record.read_text())) + "\n")
         with np.load(record.with_suffix(".npz")) as arrays:
             logits |= {f"{record.stem}/{name}": arrays[name] for name in arrays}
-    np.savez_compressed(file.with_suffix(".npz"), **logits)
+    write_atomically(file.with_suffix(".npz"), partial(np.savez_compressed, **logits))
     write_atomically(file, "".join(lines))
 
 

@@ -138,8 +138,9 @@ class Comparison(BaseModel):
         Raises:
             UserError: two runs of an arm have the same seed, or are unlike in more than it.
         """
+        candidates = self._candidates()
         try:
-            found = one_per_seed(self._candidates())
+            found = one_per_seed(candidates)
             if self.tuned:
                 found = best_tuned(found)
             check_alike(found)

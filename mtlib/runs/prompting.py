@@ -27,7 +27,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from mtlib.checkpoints import LOADING, load_pretrained
+from mtlib.checkpoints import LOADING, load_pretrained, longest_input
 from mtlib.contexts import evaluating, precision
 from mtlib.data.registry import get_set
 from mtlib.data.scoring import score_rows
@@ -361,10 +361,7 @@ class CausalPrompt:
 
     def _room(self, n_shown: int, max_length: int) -> int:
         """How many tokens of a text the model reads beside what is shown and the longest answer."""
-        longest = min(
-            self.tokenizer.model_max_length,
-            getattr(self.model.config, "max_position_embeddings", self.tokenizer.model_max_length),
-        )
+        longest = longest_input(self.model, self.tokenizer)
         nothing = self.context + ask(self.question, dict.fromkeys(TEXTS, ""))
         taken = max(len(self._ids(f"{nothing} {answer}")) for answer in self.question.answers)
         if longest - taken < min(max_length, _LEAST_ROOM):

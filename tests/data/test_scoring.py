@@ -102,7 +102,10 @@ def test_scores_are_json_and_take_columns_of_a_dataset():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sst2", [[0, math.nan], [0, 1]], [0, 1], ["", ""]), "logits of 1 of 2 rows are NaN"),
+        (
+            ("sst2", [[0, math.nan], [0, 1]], [0, 1], ["", ""]),
+            "logits of 1 of 2 rows are NaN or infinite",
+        ),
         (("mnli_m", np.zeros((2, 2)), [0, 2], ["", ""]), "expected 3 logits, found 2"),
         (("sst2", np.zeros((1, 2)), [-1], [""]), r"gold labels \[-1\]"),
         (("imdb_cad", np.zeros((2, 2)), [1, 0], ["7:edited"] * 2), "found 0 and 1 in 2 rows"),

@@ -102,7 +102,10 @@ def test_on_real_data_nothing_is_said_of_a_shortcut(tmp_path, monkeypatch):
     ("settings", "message"),
     [
         ({"source": "hub", "policies": ["known_cause:1"]}, "knows the testbed's grammar"),
-        ({"policies": ["attribution_most:0.1"]}, "that of mini is not trained"),
+        (
+            {"policies": ["attribution_most:0.1"]},
+            "attribution_most asks a classifier, and that of mini is not trained",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(settings, message, monkeypatch):

@@ -398,7 +398,10 @@ def test_pairs(model, tmp_path):
             "t has no column text",
         ),
         ({"words": ["film", None]}, "words has None; expected words and phrases"),
-        ({"words": pandas.DataFrame({"Word": ["film"]})}, "Word; expected a column word"),
+        (
+            {"words": pandas.DataFrame({"Word": ["film"]})},
+            "a table with Word; expected a column word",
+        ),
         (
             {"words": pandas.DataFrame({"word": ["film", "great"], "mask": ["x", ""]})},
             "a table with a column mask, but all words of a table are hidden",
@@ -410,7 +413,10 @@ def test_pairs(model, tmp_path):
         ),
         ({"method": ""}, "method is ''; expected one of"),
         ({"tests": {"dev": rows(2)}}, "a test set is called 'dev'"),
-        ({"train": rows(60).remove_columns("label")}, "expected one column label"),
+        (
+            {"train": rows(60).remove_columns("label")},
+            "train has the columns text; expected one column label",
+        ),
         (
             {"train": Dataset.from_dict({"text": ["a", None], "label": [0, 1]})},
             "train has None for a text",
@@ -419,7 +425,10 @@ def test_pairs(model, tmp_path):
         ({"words": ["films", "plots"], "method": "fine_tuning"}, "not found in "),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut does not read it.*mask_tuning"),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
-        ({"method": "bias_product", "settings": {"bias": "overlap"}}, "expected one of bag_of"),
+        (
+            {"method": "bias_product", "settings": {"bias": "overlap"}},
+            "bias is 'overlap'; for these texts and labels expected one of bag_of_words",
+        ),
         (
             {
                 "train": rows(60).add_column("text_pair", ["a"] * 60),

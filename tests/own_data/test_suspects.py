@@ -200,7 +200,10 @@ def test_words_are_found_where_they_are_hidden():
     ("rows", "message"),
     [
         ("reviews.csv", r"the rows are 'reviews.csv'; expected .*read_table"),
-        (pandas.DataFrame({"review": ["a"], "label": [0]}), "expected text and label"),
+        (
+            pandas.DataFrame({"review": ["a"], "label": [0]}),
+            "columns review, label; expected text and label",
+        ),
         ([{"text": "abc", "label": "pos"}] * 2, "dictionaries, one for each row; expected text"),
         (pandas.DataFrame({"text": ["a", None], "label": [0, 1]}), "a row has (nan|None) for"),
         (

@@ -210,14 +210,20 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
     ("changes", "message"),
     [
         ({"task": "sentimnt"}, "task is 'sentimnt'; expected one of sentiment, nli, paraphrase"),
-        ({"sets": ("sst3",)}, "'sst3' is no evaluation set of sentiment from 'testbed'; expected"),
+        (
+            {"sets": ("sst3",)},
+            "'sst3' is no evaluation set of sentiment from 'testbed'; expected one of testbed_sent",
+        ),
         ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
         ({"splits": {"testbed_contrast": "dev"}}, "splits has 'testbed_contrast', which is not"),
         ({"redraw": True}, "redraw is True, but train_size is not given"),
         ({"task": "nli", "held_out": 8}, "held_out is 8, but nli has pairs of texts"),
         ({"train_size": 65}, "train_size is 65, but testbed_sentiment_train has 64"),
         ({"eval_max_length": 65}, r"eval_max_length is 65; .* reads at most 64 tokens"),
-        ({"masking": "attribution_most", "barred": True}, "barred asks which words"),
+        (
+            {"masking": "attribution_most", "barred": True},
+            "masking is 'attribution_most', .* barred asks which words",
+        ),
         ({"accumulation": 3}, "batch_size 16 cannot be cut into 3 equal parts"),
     ],
 )

@@ -192,9 +192,15 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("task: nli", r": unknown key 'task'; expected one of grids, tasks, .*; did you mean"),
+        (
+            "task: nli",
+            r": unknown key 'task'; expected one of grids, tasks, .*; did you mean 'tasks'\?$",
+        ),
         ("tasks: nli", ": method is None; expected one of fine_tuning"),
-        ("tasks: nli\nmethods: [[mask_tuning]]", r"method is \['mask_tuning'\]; expected one of"),
+        (
+            "tasks: nli\nmethods: [[mask_tuning]]",
+            r"method is \['mask_tuning'\]; expected one of fine_tuning",
+        ),
         ("tasks: nli\nmethods: fine_tuning\nseeds: 0", "seeds is 0; expected at least one value"),
         (
             "tasks: nli\ngrids: [{methods: fine_tuning}, {methods: mask_tuning, alpha: 2}]",
